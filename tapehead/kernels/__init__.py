@@ -1,0 +1,1 @@
+"""The same mathematics as `tapehead.equations`, a whole sequence at a time."""

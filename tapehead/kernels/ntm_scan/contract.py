@@ -1,0 +1,256 @@
+"""What every backend of the scan agrees on: its static specification, its state, its trace, its flat parameters.
+
+Legend: S seeds (machines trained side by side), B sequences of each, T time, I inputs, O outputs, C controller size,
+L controller layers, R read heads, W write heads, N memory slots, M memory width, r shift range.
+
+The scan runs S machines over B sequences each:
+
+    parameters [S, P]          one flat vector per machine; `ScanSpec.parameter_shapes` names its parts in order
+    inputs     [S, T, B, I]
+    lengths    [S, B]          steps of each sequence; beyond them outputs are zero and the state stands still
+    slots      [S, B]          memory slots in use by each sequence, at most N; the rest of the tape is never touched
+    state      ScanState       -> outputs [S, T, B, O] (logits) and the state after each sequence's last step
+"""
+
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor
+
+Controller = Literal["lstm", "feedforward"]
+Shift = Literal["softmax", "scalar"]
+Order = Literal["write_then_read", "read_then_write"]
+KeyActivation = Literal["linear", "tanh"]
+AddActivation = Literal["linear", "tanh", "sigmoid"]
+OutputFrom = Literal["hidden_and_reads", "hidden"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScanSpec:
+    """Everything about a machine that a backend must know, except numbers that change from call to call."""
+
+    input_size: int
+    output_size: int
+    controller: Controller = "lstm"
+    controller_size: int = 100
+    controller_layers: int = 1
+    read_heads: int = 1
+    write_heads: int = 1
+    memory_width: int = 20
+    shift: Shift = "softmax"
+    shift_range: int = 1
+    order: Order = "write_then_read"
+    key_activation: KeyActivation = "tanh"
+    add_activation: AddActivation = "tanh"
+    output_from: OutputFrom = "hidden_and_reads"
+    write_gate: bool = False
+    interface_clip: float | None = None
+
+    @property
+    def shift_inputs(self) -> int:
+        """Interface entries that one head's shift takes."""
+        return 2 * self.shift_range + 1 if self.shift == "softmax" else 1
+
+    @property
+    def addressing_size(self) -> int:
+        """Interface entries of one head's addressing: key, strength, gate, shift, sharpening, in this order."""
+        return self.memory_width + 2 + self.shift_inputs + 1
+
+    @property
+    def write_size(self) -> int:
+        """Interface entries of one write head: addressing, erase, add and, if there is one, the write gate."""
+        return self.addressing_size + 2 * self.memory_width + int(self.write_gate)
+
+    @property
+    def interface_size(self) -> int:
+        """Width of the interface vector: all read heads, then all write heads."""
+        return self.read_heads * self.addressing_size + self.write_heads * self.write_size
+
+    @property
+    def recurrent_layers(self) -> int:
+        """Layers that carry hidden and cell state from step to step."""
+        return self.controller_layers if self.controller == "lstm" else 0
+
+    @functools.cached_property
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters, in the order in which they stand in the flat vector.
+
+        LSTM weights act on [input; hidden] and stack the gates input, forget, candidate, output.
+        """
+        c, reads = self.controller_size, self.read_heads * self.memory_width
+        shapes: dict[str, tuple[int, ...]] = {}
+        below = self.input_size + reads
+        for layer in range(self.controller_layers):
+            rows, columns = (4 * c, below + c) if self.controller == "lstm" else (c, below)
+            shapes[f"controller.weight_{layer}"] = (rows, columns)
+            shapes[f"controller.bias_{layer}"] = (rows,)
+            below = c
+        shapes["interface.weight"] = (self.interface_size, c)
+        shapes["interface.bias"] = (self.interface_size,)
+        shapes["output.weight"] = (self.output_size, c + (reads if self.output_from == "hidden_and_reads" else 0))
+        shapes["output.bias"] = (self.output_size,)
+        return shapes
+
+    @functools.cached_property
+    def parameter_count(self) -> int:
+        return sum(math.prod(shape) for shape in self.parameter_shapes.values())
+
+    def split_parameters(self, flat: Tensor) -> dict[str, Tensor]:
+        """Named views of flat parameters [..., P]."""
+        sizes = [math.prod(shape) for shape in self.parameter_shapes.values()]
+        parts = flat.split(sizes, dim=-1)
+        return {
+            name: part.unflatten(-1, shape)
+            for part, (name, shape) in zip(parts, self.parameter_shapes.items(), strict=True)
+        }
+
+    def to_json(self) -> str:
+        """The form in which a specification travels through `torch.library` operators, which take strings only."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    @functools.cache
+    def from_json(cls, text: str) -> Self:
+        fields: dict[str, Any] = json.loads(text)
+        return cls(**fields)
+
+
+class ScanState(NamedTuple):
+    """All that a machine carries from step to step. With a leading S inside the scan, without it in `NTM`."""
+
+    memory: Tensor  # [..., B, N, M]
+    read_weightings: Tensor  # [..., B, R, N]
+    write_weightings: Tensor  # [..., B, W, N]
+    reads: Tensor  # [..., B, R, M]
+    hidden: Tensor  # [..., B, L, C]; L is 0 for a feedforward controller
+    cell: Tensor  # [..., B, L, C]
+
+
+class HeadTrace(NamedTuple):
+    """How the heads of one kind found their places: the stages of Figure 2 of the paper, at every step."""
+
+    keys: Tensor  # [..., T, B, H, M]
+    strengths: Tensor  # [..., T, B, H]
+    gates: Tensor  # [..., T, B, H]
+    shifts: Tensor  # [..., T, B, H, 2r+1]: entry j is the weight of a shift by j - r
+    sharpenings: Tensor  # [..., T, B, H]
+    content: Tensor  # [..., T, B, H, N]: Eq. 5
+    interpolated: Tensor  # [..., T, B, H, N]: Eq. 7
+    shifted: Tensor  # [..., T, B, H, N]: Eq. 8
+    weightings: Tensor  # [..., T, B, H, N]: Eq. 9
+
+
+class Trace(NamedTuple):
+    """Everything a machine did, step by step; steps beyond a sequence's length hold zeros. Carries no gradient."""
+
+    read: HeadTrace
+    write: HeadTrace
+    erase: Tensor  # [..., T, B, W, M]
+    add: Tensor  # [..., T, B, W, M]
+    write_gates: Tensor  # [..., T, B, W]; ones where the machine has no write gate
+    memory: Tensor  # [..., T, B, N, M], after the step
+    reads: Tensor  # [..., T, B, R, M]
+    hidden: Tensor  # [..., T, B, C], the last layer
+
+
+def tree_map(function: Callable[..., Tensor], *trees: Any) -> Any:
+    """`function` over the tensors of nested named tuples of one structure."""
+    if isinstance(trees[0], Tensor):
+        return function(*trees)
+    return type(trees[0])(*(tree_map(function, *parts) for parts in zip(*trees, strict=True)))
+
+
+def check_shapes(
+    spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
+) -> None:
+    """The one place where shapes are asserted: the boundary of the operator."""
+    if inputs.ndim != 4:
+        raise ValueError(f"inputs has shape {tuple(inputs.shape)}; the scan takes [S, T, B, I].")
+    if inputs.shape[1] == 0:
+        raise ValueError("inputs has no time steps; a sequence needs at least one.")
+    seeds, steps, batch, width = inputs.shape
+    tape = state.memory.shape[-2]
+    layers = spec.recurrent_layers
+    expected = {
+        "parameters": (parameters, (seeds, spec.parameter_count)),
+        "inputs": (inputs, (seeds, steps, batch, spec.input_size)),
+        "lengths": (lengths, (seeds, batch)),
+        "slots": (slots, (seeds, batch)),
+        "state.memory": (state.memory, (seeds, batch, tape, spec.memory_width)),
+        "state.read_weightings": (state.read_weightings, (seeds, batch, spec.read_heads, tape)),
+        "state.write_weightings": (state.write_weightings, (seeds, batch, spec.write_heads, tape)),
+        "state.reads": (state.reads, (seeds, batch, spec.read_heads, spec.memory_width)),
+        "state.hidden": (state.hidden, (seeds, batch, layers, spec.controller_size)),
+        "state.cell": (state.cell, (seeds, batch, layers, spec.controller_size)),
+    }
+    for name, (tensor, shape) in expected.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but this machine needs {shape}.")
+    for name, (tensor, _) in expected.items():
+        if name not in ("lengths", "slots") and tensor.dtype != parameters.dtype:
+            raise ValueError(f"{name} is {tensor.dtype}, but the parameters are {parameters.dtype}: convert one of them.")
+
+
+def full_slots(state: ScanState) -> Tensor:
+    """The `slots` argument of a scan that uses the whole tape: [S, B]."""
+    shape = state.memory.shape
+    return torch.full(shape[:-2], shape[-2], dtype=torch.int64, device=state.memory.device)
+
+
+class FusedBackend(Protocol):
+    """What the module of a fused backend (cpu.py, gpu.py) offers. All tensors on its device, shapes already checked.
+
+    Gradients are of the arguments' shapes. A backend computes in the parameters' dtype and never mixes seeds or
+    sequences: seed 7 alone and seed 7 among others give the same bits.
+    """
+
+    def refusal(self, spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | None:
+        """None if this backend can run such a machine here, otherwise one sentence that says why not."""
+
+    def forward(
+        self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState, keep: bool
+    ) -> tuple[Tensor, ScanState, Tensor]:
+        """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`)."""
+
+    def backward(
+        self,
+        spec: ScanSpec,
+        parameters: Tensor,
+        inputs: Tensor,
+        lengths: Tensor,
+        slots: Tensor,
+        state: ScanState,
+        kept: Tensor,
+        d_outputs: Tensor,
+        d_final: ScanState,
+    ) -> tuple[Tensor, Tensor, ScanState]:
+        """Gradients of parameters, inputs and initial state. May be called again with the same `kept`."""
+
+    def trace(
+        self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
+    ) -> tuple[Tensor, ScanState, Trace]:
+        """Outputs, final state and trace, without gradients."""
+
+    def loss_and_gradient(
+        self,
+        spec: ScanSpec,
+        parameters: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        mask: Tensor,
+        lengths: Tensor,
+        slots: Tensor,
+        state: ScanState,
+        state_gradient: bool,
+    ) -> tuple[Tensor, Tensor, ScanState | None]:
+        """One training step without autograd.
+
+        Returns each sequence's cost [S, B] in nats (binary cross-entropy of the logits with targets [S, T, B, O], summed
+        over channels and over the steps where mask [S, T, B] is one), the gradient [S, P] of each seed's mean cost over
+        its B sequences and, if asked for, the gradient of the initial state.
+        """
