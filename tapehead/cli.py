@@ -1,0 +1,156 @@
+"""The command line: what can be asked, with its help. The work is in `tapehead.commands`, imported when it is needed,
+so that help is instant."""
+
+import contextlib
+import dataclasses
+import io
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, cast
+
+import tyro
+from tyro.conf import Positional, arg, subcommand
+
+from tapehead.words import unknown
+
+DESCRIPTION = "Neural Turing Machines: train them, measure them, look at them. Start with: tapehead train copy"
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Train machines on a task. The same command again goes on where the last one stopped."""
+
+    task: Annotated[Positional[str], arg(metavar="TASK")]
+    """copy, repeat-copy, associative-recall, ngrams or priority-sort."""
+    model: Literal["ntm", "lstm"] = "ntm"
+    """A Neural Turing Machine, or the paper's LSTM baseline."""
+    controller: Literal["lstm", "feedforward"] = "lstm"
+    """The Neural Turing Machine's controller."""
+    recipe: Literal["sure", "paper"] = "sure"
+    """sure: what makes every seed learn; paper: the paper's own settings."""
+    seed: int = 0
+    """The seed; with --seeds, the first of them."""
+    seeds: int = 1
+    """How many machines to train side by side, with seeds SEED, SEED + 1, ..."""
+    episodes: int | None = None
+    """Training sequences of each machine (default: the recipe's)."""
+    early_stop: bool = True
+    """Stop a machine once it is solved, if its recipe does; --no-early-stop trains to the last episode."""
+    learning_rate: float | None = None
+    """Default: the recipe's."""
+    batch_size: int | None = None
+    """Sequences of one update (default: the recipe's)."""
+    out: Path | None = None
+    """The run's folder (default: a name made from the settings, under runs/)."""
+    backend: str = "auto"
+    """auto, reference, cpu or gpu."""
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
+    task_options: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Options of the task, as NAME VALUE pairs: --task-options width 6."""
+    model_options: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Options of the model, as NAME VALUE pairs: --model-options memory_slots 64."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Eval:
+    """Score the machines of a run at sizes inside and beyond their training range."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run's folder."""
+    episodes: int = 200
+    """Sequences of each size."""
+    backend: str = "auto"
+    """auto, reference, cpu or gpu."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """Draw the pictures of a run: learning curve, answers, memory use."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A run's folder."""
+    seed: int | None = None
+    """Which machine of a population (default: the one of median quality)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Presets:
+    """List the rows of the paper's Tables 1 to 3, with our parameter counts beside the printed ones."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tasks:
+    """Explain the five tasks: what goes in, what must come out, when."""
+
+    task: Annotated[Positional[str | None], arg(metavar="[TASK]")] = None
+    """Only this one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Doctor:
+    """Check this installation: versions, backends, folders, and a machine that must give the same numbers on each."""
+
+
+COMMANDS = (Train, Eval, Figures, Presets, Tasks, Doctor)
+Command = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: exit code 0, 2 for a user's mistake, 130 or 143 when interrupted."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        from tapehead._version import __version__
+
+        print(f"tapehead {__version__}")
+        return
+    command = _parse(arguments)
+    from tapehead import commands
+
+    try:
+        sys.exit(commands.run(command))
+    except ValueError as error:
+        if os.environ.get("TAPEHEAD_DEBUG"):
+            raise
+        print(f"tapehead: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _parse(arguments: list[str]) -> object:
+    """The command, or one sentence and exit code 2."""
+    names = [kind.__name__.lower() for kind in COMMANDS]
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
+        print(f"tapehead: {unknown('command', arguments[0], names)}", file=sys.stderr)
+        sys.exit(2)
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(cast(Any, Command), prog="tapehead", args=arguments, description=DESCRIPTION)
+    except SystemExit as stop:
+        if stop.code == 2:
+            print(f"tapehead: {_one_sentence(complaint.getvalue())}", file=sys.stderr)
+        raise
+
+
+def _one_sentence(box: str) -> str:
+    """The parser's boxed complaint as one sentence with the nearest valid option."""
+    lines = [re.sub(r"[╭╮╰╯│─]+", " ", line).strip() for line in box.splitlines()[1:]]
+    text = " ".join(line for line in lines if line)
+    text, _, rest = text.partition("For full helptext")
+    message, _, near = text.partition("Perhaps you meant:")
+    message = re.sub(r"\s+", " ", message.split("Argument helptext")[0]).strip().rstrip(".")
+    guess = re.search(r"--[a-z-]+", near)
+    hint = f"; did you mean {guess.group()}?" if guess else "."
+    helps = re.search(r"tapehead[a-z ]* --help", rest)
+    return f"{message}{hint} See {helps.group() if helps else 'tapehead --help'}."
+
+
+if __name__ == "__main__":
+    main()

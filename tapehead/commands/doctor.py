@@ -1,0 +1,79 @@
+"""`tapehead doctor`: is this installation sound?"""
+
+import importlib.metadata
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+
+import torch
+
+from tapehead import cli
+from tapehead.kernels import dispatch
+from tapehead.kernels.ntm_scan.contract import ScanSpec
+from tapehead.models.ntm import NTM
+
+PACKAGES = ("torch", "numpy", "numba", "safetensors", "tyro", "rich", "matplotlib")
+
+
+def run(options: cli.Doctor) -> int:
+    sound = True
+    for name, check in CHECKS.items():
+        try:
+            good, says = check()
+        except Exception as error:  # a doctor reports what is broken, whatever it is
+            good, says = False, f"{type(error).__name__}: {error}"
+        sound = sound and good
+        print(f"{'ok  ' if good else 'FAIL'} {name}: {says}")
+    print("Everything is in order." if sound else "Something is wrong: see the lines marked FAIL.")
+    return 0 if sound else 1
+
+
+def _versions() -> tuple[bool, str]:
+    found = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    return True, f"Python {platform.python_version()}, {found}"
+
+
+def _machine() -> tuple[bool, str]:
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device"
+    return True, f"{os.cpu_count()} CPUs, torch uses {torch.get_num_threads()} threads, {gpu}"
+
+
+def _folder() -> tuple[bool, str]:
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        return bool(folder), "runs can be written here"
+
+
+def _backends() -> tuple[bool, str]:
+    spec = ScanSpec(input_size=9, output_size=8)
+    says = []
+    for name, device in (("cpu", "cpu"), ("gpu", "cuda")):
+        reason = dispatch.fused(name).refusal(spec, torch.float32, torch.device(device))
+        says.append(f"{name} {'ready' if reason is None else f'not usable ({reason})'}")
+    return True, "; ".join(says)
+
+
+def _agreement() -> tuple[bool, str]:
+    """The fused backend of the device against the reference, on a small machine."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    fast = NTM(9, 8, memory_slots=16, device=device)
+    slow = NTM(9, 8, memory_slots=16, device=device, backend="reference")
+    slow.load_state_dict(fast.state_dict())
+    x = torch.rand(7, 3, 9, device=device)
+    gradients = []
+    for model in (fast, slow):
+        y, _ = model(x)
+        y.square().sum().backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).double())
+    error = float((gradients[0] - gradients[1]).norm() / gradients[1].norm())
+    return error < 1e-4, f"gradients of the {fast.backend_in_use()} backend differ from the reference by {error:.1e}"
+
+
+CHECKS: dict[str, Callable[[], tuple[bool, str]]] = {
+    "versions": _versions,
+    "machine": _machine,
+    "folder": _folder,
+    "backends": _backends,
+    "agreement": _agreement,
+}

@@ -1,0 +1,37 @@
+"""`tapehead figures`: the pictures of a run."""
+
+import json
+from pathlib import Path
+
+from tapehead import cli
+from tapehead.tasks import make_task
+from tapehead.training.runs import load, read_config
+
+
+def run(options: cli.Figures) -> int:
+    for picture in draw(options.run, options.seed):
+        print(picture)
+    return 0
+
+
+def draw(folder: Path, seed: int | None) -> list[Path]:
+    """All pictures of a run; of a population, by default, those of the machine of median quality."""
+    from tapehead.pictures.run import draw_run
+
+    config = read_config(folder)
+    seed = median_seed(folder) if seed is None else seed
+    model = load(folder, seed)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    task = make_task(config.task, **config.task_options)
+    return draw_run(folder, model, task, seed=seed, metrics=[json.loads(line) for line in lines])
+
+
+def median_seed(folder: Path) -> int:
+    """The seed whose cost at the largest size is the median of the population: neither the luckiest nor the worst."""
+    config = read_config(folder)
+    path = folder / "result.json"
+    if not path.exists() or len(config.seeds) == 1:
+        return config.seeds[0]
+    bits = json.loads(path.read_text())["generalisation"][-1]["bits"]
+    order = sorted(range(len(bits)), key=lambda i: bits[i])
+    return config.seeds[order[(len(order) - 1) // 2]]

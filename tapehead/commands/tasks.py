@@ -1,0 +1,19 @@
+"""`tapehead tasks`: the five tasks, with their time diagrams."""
+
+import inspect
+import sys
+
+from tapehead import cli
+from tapehead.registry import TASKS, resolve
+from tapehead.words import unknown
+
+
+def run(options: cli.Tasks) -> int:
+    if options.task is not None and options.task not in TASKS:
+        raise ValueError(unknown("task", options.task, TASKS))
+    for name in [options.task] if options.task else TASKS:
+        kind = resolve(TASKS[name])
+        task = kind()
+        print(f"{name}   ({task.input_size} inputs, {task.output_size} outputs, chance {task.chance_bits:g} bits)\n")
+        print(inspect.getdoc(sys.modules[kind.__module__]), end="\n\n\n")
+    return 0

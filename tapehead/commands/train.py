@@ -1,0 +1,173 @@
+"""`tapehead train`: train, score, draw."""
+
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from tapehead import cli
+from tapehead.commands.tables import score_table
+from tapehead.evaluation.generalisation import generalisation
+from tapehead.paper.presets import preset
+from tapehead.registry import TASKS
+from tapehead.training.config import RunConfig
+from tapehead.training.loop import Interrupted, Trainer
+from tapehead.training.progress import Progress
+from tapehead.training.runs import Run
+from tapehead.words import unknown
+
+
+def run(options: cli.Train) -> int:
+    config = configure(options)
+    folder = options.out or default_folder(config)
+    trainer = Trainer(config)  # before the folder is made: what cannot be trained leaves nothing behind
+    trainer.run = Run(folder, config)
+    try:
+        return _train(trainer, folder)
+    finally:
+        trainer.run.close()
+
+
+def configure(options: cli.Train) -> RunConfig:
+    """The run that the options ask for."""
+    if options.task not in TASKS:
+        raise ValueError(unknown("task", options.task, TASKS))
+    if options.seeds < 1:
+        raise ValueError(f"--seeds is {options.seeds}, but at least 1 machine must be trained.")
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"--device is {options.device!r}, but torch finds no CUDA device here: use --device cpu.")
+    name = f"{options.task}-lstm" if options.model == "lstm" else f"{options.task}-ntm-{options.controller}"
+    given = {
+        "episodes": options.episodes,
+        "early_stop": None if options.early_stop else False,
+        "learning_rate": options.learning_rate,
+        "batch_size": options.batch_size,
+    }
+    return preset(
+        name,
+        options.recipe,
+        seeds=tuple(range(options.seed, options.seed + options.seeds)),
+        backend=options.backend,
+        device=options.device,
+        task_options=_values(options.task_options),
+        model_options=_values(options.model_options),
+        **{key: value for key, value in given.items() if value is not None},
+    )
+
+
+def _values(options: dict[str, str]) -> dict[str, Any]:
+    """Options from the command line: numbers, true, false, none and lists as JSON, all else as words."""
+    return {name: _value(text) for name, text in options.items()}
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text.lower().replace("none", "null"))
+    except json.JSONDecodeError:
+        return text
+    return tuple(value) if isinstance(value, list) else value
+
+
+def default_folder(config: RunConfig) -> Path:
+    """The same settings, the same folder: that is how the same command resumes."""
+    name = config.preset.replace("/", "-")
+    return Path("runs") / f"{name}-{config.hash[:8]}"
+
+
+def _train(trainer: Trainer, folder: Path) -> int:
+    run = trainer.run
+    assert run is not None
+    console = Console(stderr=True, highlight=False)
+    resumed = trainer.restore()
+    result = run.result
+    if result is not None and trainer.finished:
+        console.print(f"This run is finished; its results are in {folder}.", soft_wrap=True)
+    else:
+        _announce(trainer, console, resumed)
+        began = time.monotonic()
+        try:
+            with Progress() as progress:
+                progress.start(trainer)
+                trainer.train(progress)
+        except Interrupted as stop:
+            console.print(f"{stop}; saved in {folder}. The same command goes on from there.", soft_wrap=True)
+            return stop.exit_code
+        result = finish(trainer, time.monotonic() - began)
+    _report(trainer, result, folder)
+    return 0
+
+
+def _announce(trainer: Trainer, console: Console, resumed: bool) -> None:
+    config = trainer.config
+    seeds = f"seeds {config.seeds[0]} to {config.seeds[-1]}" if len(config.seeds) > 1 else f"seed {config.seeds[0]}"
+    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    where = trainer.backend_in_use
+    console.print(f"{config.preset}: {parameters:,} parameters, {seeds}, {where} backend on {config.device}.", soft_wrap=True)
+    if resumed:
+        console.print(f"Resumed at episode {trainer.updates * config.batch_size:,}.")
+
+
+def finish(trainer: Trainer, seconds: float) -> dict[str, Any]:
+    """Score the trained machines and write result.json."""
+    run, population = trainer.run, trainer.population
+    assert run is not None
+    scores = generalisation(trainer.model, population.delivered(), trainer.task)
+    tensors = population.tensors()
+    optimiser = [name for name in tensors if name.startswith("update.") and name != "update.parameters"]
+    result = {
+        "preset": trainer.config.preset,
+        "seeds": list(trainer.config.seeds),
+        "solved_at": [None if at < 0 else at for at in population.solved_at.tolist()],
+        "episodes": trainer.updates * trainer.config.batch_size,
+        "last_window_bits": [_finite(x) for x in population.recent.mean(dim=1).tolist()],
+        "best_window_bits": [_finite(x) for x in population.kept_cost.tolist()],
+        "skipped_updates": population.skipped.tolist(),
+        "generalisation": [score.to_dict() for score in scores],
+        "backend": trainer.backend_in_use,
+        "seconds_of_last_session": round(seconds, 1),
+        "sha256": {
+            "weights": _hash(tensors, ["update.parameters"]),
+            "delivered_weights": _hash({"delivered": population.delivered()}, ["delivered"]),
+            "optimiser": _hash(tensors, optimiser),
+            "metrics": hashlib.sha256((run.folder / "metrics.jsonl").read_bytes()).hexdigest(),
+        },
+    }
+    run.write_json("result.json", result)
+    return result
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None
+
+
+def _hash(tensors: dict[str, torch.Tensor], names: list[str]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(names):
+        digest.update(tensors[name].contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _report(trainer: Trainer, result: dict[str, Any], folder: Path) -> None:
+    from tapehead.commands.figures import draw
+
+    console = Console(highlight=False)
+    solved = [at for at in result["solved_at"] if at is not None]
+    total = len(result["seeds"])
+    if total == 1:
+        word = f"solved after {solved[0]:,} episodes" if solved else "not solved"
+    else:
+        word = f"{len(solved)} of {total} seeds solved"
+        word += f", median {sorted(solved)[len(solved) // 2]:,} episodes" if solved else ""
+    threshold = f"{trainer.task.solved_bits:g} bit over the last 1,000 episodes"
+    console.print(f"{trainer.task.name}: {word} (under {threshold}).", soft_wrap=True)
+    console.print(score_table(result))
+    pictures = draw(folder, seed=None)
+    console.print("Pictures:", soft_wrap=True)
+    for picture in pictures:
+        console.print(f"  {picture}", soft_wrap=True)
+    sys.stdout.flush()

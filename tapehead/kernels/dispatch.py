@@ -1,0 +1,92 @@
+"""The only switch: which backend runs a scan.
+
+A named backend that cannot run is refused with the reason, never replaced. `auto` takes the fused backend of the
+device if there is one that can, otherwise the reference; `choose` says which, and a run's folder records it.
+"""
+
+from typing import Literal, cast
+
+import torch
+from torch import Tensor
+
+from tapehead.kernels.ntm_scan import reference
+from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState, Trace, check_shapes
+from tapehead.kernels.update.contract import Update
+
+Backend = Literal["auto", "reference", "cpu", "gpu"]
+BACKENDS: tuple[Backend, ...] = ("auto", "reference", "cpu", "gpu")
+
+
+def fused(name: str) -> FusedBackend:
+    """The module of a fused backend. Imported here, because numba and NVRTC are slow to load and may be absent."""
+    if name == "cpu":
+        from tapehead.kernels.ntm_scan import cpu
+
+        return cast(FusedBackend, cpu)
+    from tapehead.kernels.ntm_scan import gpu
+
+    return cast(FusedBackend, gpu)
+
+
+def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str:
+    """The backend that a scan will run on: "reference", "cpu" or "gpu"."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend is {backend!r}, but it must be one of {', '.join(BACKENDS)}.")
+    if backend == "reference":
+        return backend
+    if backend == "auto":
+        candidate = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
+        return candidate if candidate and fused(candidate).refusal(spec, dtype, device) is None else "reference"
+    reason = fused(backend).refusal(spec, dtype, device)
+    if reason is not None:
+        raise ValueError(f"backend {backend!r} cannot run this machine: {reason}")
+    return backend
+
+
+def scan(
+    backend: str,
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+) -> tuple[Tensor, ScanState]:
+    """Outputs and final state, differentiable, on a backend that `choose` returned."""
+    check_shapes(spec, parameters, inputs, lengths, slots, state)
+    if backend == "reference":
+        outputs, final, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
+        return outputs, final
+    from tapehead.kernels.ntm_scan import op
+
+    return op.scan(spec, parameters, inputs, lengths, slots, state)
+
+
+def trace(
+    backend: str,
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+) -> tuple[Tensor, ScanState, Trace]:
+    """Outputs, final state and trace, without gradients."""
+    check_shapes(spec, parameters, inputs, lengths, slots, state)
+    with torch.no_grad():
+        if backend == "reference":
+            outputs, final, done = reference.scan(spec, parameters, inputs, lengths, slots, state, with_trace=True)
+            assert done is not None
+            return outputs, final, done
+        return fused(backend).trace(spec, parameters, inputs, lengths, slots, state)
+
+
+def update_kernel(backend: str, device: torch.device) -> Update:
+    """The optimiser step for tensors on a device; the reference's own if the run is on the reference."""
+    if backend != "reference" and device.type == "cpu":
+        from tapehead.kernels.update import cpu
+
+        return cpu.update
+    from tapehead.kernels.update import reference as update_reference
+
+    return update_reference.update

@@ -1,0 +1,78 @@
+"""What every backend of the update agrees on.
+
+Legend: S seeds, P parameters. All state tensors are [S, P] and changed in place. A seed whose cost or gradient is not
+finite is left as it was, all of it, and reported as skipped.
+
+Graves' RMSProp, as in section 4.6 of the paper and Graves (2013), Eqs. 38 to 41:
+
+    n <- 0.95 n + 0.05 g^2        mean of squares
+    m <- 0.95 m + 0.05 g          mean
+    d <- 0.9 d - rate g / sqrt(n - m^2 + 1e-4)
+    w <- w + d
+
+It is centred, and its epsilon is inside the root; `torch.optim.RMSprop(centered=True)` has it outside.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Optimiser = Literal["graves", "adam"]
+Clip = Literal["elementwise", "norm", "none"]
+
+GRAVES_DECAY = 0.95
+GRAVES_MOMENTUM = 0.9
+GRAVES_EPSILON = 1e-4
+ADAM_BETAS = (0.9, 0.999)
+ADAM_EPSILON = 1e-8
+
+MOMENTS: dict[str, tuple[str, ...]] = {
+    "graves": ("mean_square", "mean", "delta"),
+    "adam": ("first_moment", "second_moment"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateRule:
+    """How gradients become new weights; the learning rate comes with each call."""
+
+    optimiser: Optimiser = "graves"
+    clip: Clip = "elementwise"
+    clip_at: float = 10.0
+    average: float = 0.0
+    """Decay of an exponential moving average of the weights; 0 keeps none."""
+
+
+class UpdateState:
+    """The tensors that an update changes: parameters, the optimiser's moments, the average, the updates applied."""
+
+    def __init__(self, rule: UpdateRule, parameters: Tensor) -> None:
+        self.parameters = parameters
+        self.moments = [torch.zeros_like(parameters) for _ in MOMENTS[rule.optimiser]]
+        self.average = parameters.clone() if rule.average else None
+        self.applied = torch.zeros(parameters.shape[0], dtype=torch.int64, device=parameters.device)  # [S]
+
+    def tensors(self, rule: UpdateRule) -> dict[str, Tensor]:
+        """All of it by name."""
+        named = {"parameters": self.parameters, "applied": self.applied}
+        named |= dict(zip(MOMENTS[rule.optimiser], self.moments, strict=True))
+        return named if self.average is None else named | {"average": self.average}
+
+    def select(self, rule: UpdateRule, index: Tensor) -> "UpdateState":
+        """A copy of the seeds `index`."""
+        part = UpdateState(rule, self.parameters[index])
+        for name, tensor in part.tensors(rule).items():
+            tensor.copy_(self.tensors(rule)[name][index])
+        return part
+
+    def put(self, rule: UpdateRule, index: Tensor, part: "UpdateState") -> None:
+        """Write a selection back."""
+        for name, tensor in self.tensors(rule).items():
+            tensor[index] = part.tensors(rule)[name]
+
+
+Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, float], Tensor]
+"""update(rule, state, gradient [S, P], costs [S, B], rate) changes the state in place; returns the skipped seeds [S]."""

@@ -1,0 +1,130 @@
+"""Every choice that makes a Neural Turing Machine, with its default and the reason for it.
+
+What the paper leaves open is an option here. The defaults of those are what made most seeds learn to copy in our own
+measurements; docs/recipes.md says what each of them does.
+"""
+
+import dataclasses
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from tapehead.kernels.ntm_scan.contract import (
+    AddActivation,
+    Controller,
+    KeyActivation,
+    Order,
+    OutputFrom,
+    ScanSpec,
+    Shift,
+)
+from tapehead.words import unknown
+
+InitialMemory = Literal["constant", "random", "learned"]
+InitialWeightings = Literal["first", "spread", "uniform", "learned"]
+InitialReads = Literal["zeros", "learned", "memory"]
+InitialController = Literal["zeros", "learned"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NTMConfig:
+    """The options of `NTM` and `NTMCell`."""
+
+    # --- said by the paper -------------------------------------------------------------------------------------------
+    input_size: int
+    output_size: int
+    controller: Controller = "lstm"
+    controller_size: int = 100
+    controller_layers: int = 1
+    num_heads: int = 1
+    """Read heads, with as many write heads, as in Tables 1 and 2."""
+    memory_slots: int = 128
+    memory_width: int = 20
+    shift: Shift = "softmax"
+    """Section 3.3.2: a softmax over integer shifts, or one scalar, the lower end of a width-one uniform distribution."""
+
+    # --- left open by the paper --------------------------------------------------------------------------------------
+    shift_range: int = 1
+    """Largest shift in one step. The scalar shift lies in [-r, r] through a tanh."""
+    read_heads: int | None = None
+    """Read heads if they differ from `num_heads`."""
+    write_heads: int | None = None
+    """Write heads if they differ from `num_heads`."""
+    initial_memory: InitialMemory = "constant"
+    """constant: `initial_memory_value` everywhere; random: a fixed pattern; learned: one learned row for all slots."""
+    initial_memory_value: float = 1e-6
+    """Collier and Beel (2018) found a small constant to be the most reliable start."""
+    initial_weightings: InitialWeightings = "first"
+    """first: all heads on slot 0; spread: head h on slot h; uniform: everywhere (identical rows then never
+    differentiate); learned: softmax of -rate * slot, one learned rate per head, so that it fits any tape."""
+    initial_reads: InitialReads = "zeros"
+    """zeros; learned; or memory: what the initial weightings read from the initial memory."""
+    initial_controller: InitialController = "zeros"
+    """Hidden and cell state of an LSTM controller at the start of a sequence."""
+    order: Order = "write_then_read"
+    """write_then_read: reads see what this step wrote; read_then_write: both address the old memory."""
+    key_activation: KeyActivation = "linear"
+    add_activation: AddActivation = "linear"
+    output_from: OutputFrom = "hidden_and_reads"
+    """What the output layer sees: hidden state and this step's reads, or the hidden state alone."""
+    forget_bias: float = 1.0
+    """Initial bias of an LSTM controller's forget gates."""
+    read_gate_bias: float = 0.0
+    """Initial bias of the read heads' interpolation gates: positive starts by content, negative by location."""
+    write_gate_bias: float = 0.0
+    """The same for the write heads' interpolation gates."""
+    strength_bias: float = 0.0
+    """Initial bias of the key strengths, before the softplus."""
+    sharpen_bias: float = 0.0
+    """Initial bias of the sharpening, before the softplus."""
+    interface_clip: float | None = None
+    """Clip the interface vector to +- this before the activations (Collier and Beel: 20)."""
+
+    # --- not in the paper --------------------------------------------------------------------------------------------
+    write_gate: bool = False
+    """Not in the paper: a scalar gate per write head, as in the DNC, that scales its weighting when it writes."""
+
+    def __post_init__(self) -> None:
+        least = dict(
+            input_size=1,
+            output_size=1,
+            controller_size=1,
+            controller_layers=1,
+            num_heads=1,
+            read_heads=1,
+            write_heads=1,
+            memory_slots=1,
+            memory_width=1,
+            shift_range=0,
+        )
+        for name, low in least.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < low:
+                raise ValueError(f"{name} is {value!r}, but it must be a whole number of at least {low}.")
+        hints = get_type_hints(type(self))
+        for name, hint in hints.items():
+            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
+                raise ValueError(unknown(name, str(getattr(self, name)), get_args(hint)))
+        if self.interface_clip is not None and not self.interface_clip > 0:
+            raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for no clipping.")
+        if self.shift == "scalar" and self.shift_range < 1:
+            raise ValueError("shift_range is 0, but a scalar shift needs a range of at least 1.")
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Self:
+        """A config from keyword options; a misspelt one is refused with the nearest valid name."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in options:
+            if name not in names:
+                raise TypeError(unknown("option", name, names))
+        return cls(**options)
+
+    @property
+    def spec(self) -> ScanSpec:
+        """The part that a kernel must know."""
+        shared = {field.name for field in dataclasses.fields(ScanSpec)} - {"read_heads", "write_heads"}
+        return ScanSpec(
+            read_heads=self.read_heads or self.num_heads,
+            write_heads=self.write_heads or self.num_heads,
+            **{name: getattr(self, name) for name in shared},
+        )

@@ -1,0 +1,98 @@
+"""Where a machine starts every sequence. No option has a parameter per slot, so all of them fit a tape of any length.
+
+Legend: S seeds, B batch, N slots, M width, R read heads, W write heads, L controller layers, C controller size.
+"""
+
+import torch
+from torch import Tensor
+
+from tapehead import equations
+from tapehead.kernels.ntm_scan.contract import ScanState
+from tapehead.models.config import NTMConfig
+from tapehead.streams import stream
+
+
+def initial_shapes(config: NTMConfig) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the learned parts of the start; none by default."""
+    spec = config.spec
+    shapes: dict[str, tuple[int, ...]] = {}
+    if config.initial_memory == "learned":
+        shapes["initial.memory"] = (config.memory_width,)
+    if config.initial_weightings == "learned":
+        shapes["initial.read_rates"] = (spec.read_heads,)
+        shapes["initial.write_rates"] = (spec.write_heads,)
+    if config.initial_reads == "learned":
+        shapes["initial.reads"] = (spec.read_heads, config.memory_width)
+    if config.initial_controller == "learned" and spec.recurrent_layers:
+        shapes["initial.hidden"] = (spec.recurrent_layers, config.controller_size)
+        shapes["initial.cell"] = (spec.recurrent_layers, config.controller_size)
+    return shapes
+
+
+def initial_state(
+    config: NTMConfig,
+    learned: dict[str, Tensor],
+    shape: tuple[int, int],
+    slots: Tensor | None,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> ScanState:
+    """The start of S x B sequences. `learned` holds [S, ...] tensors; `slots` [S, B] the slots each sequence may use."""
+    spec, like = config.spec, {"device": device, "dtype": dtype}
+    layers = (spec.recurrent_layers, config.controller_size)
+    memory = _memory(config, learned, shape, device, dtype)
+    read_weightings = _weightings(config, spec.read_heads, learned.get("initial.read_rates"), shape, slots, device, dtype)
+    write_weightings = _weightings(config, spec.write_heads, learned.get("initial.write_rates"), shape, slots, device, dtype)
+    if config.initial_reads == "memory":
+        reads = equations.read(memory, read_weightings)
+    else:
+        reads = _learned_or_zeros(learned.get("initial.reads"), shape, (spec.read_heads, config.memory_width), like)
+    hidden = _learned_or_zeros(learned.get("initial.hidden"), shape, layers, like)
+    cell = _learned_or_zeros(learned.get("initial.cell"), shape, layers, like)
+    return ScanState(memory, read_weightings, write_weightings, reads, hidden, cell)
+
+
+def _learned_or_zeros(
+    value: Tensor | None, shape: tuple[int, int], size: tuple[int, ...], like: dict[str, torch.device | torch.dtype]
+) -> Tensor:
+    if value is None:
+        return torch.zeros(shape + size, **like)  # type: ignore[call-overload, no-any-return]
+    return value.unsqueeze(1).expand(shape + size).contiguous()
+
+
+def _memory(
+    config: NTMConfig, learned: dict[str, Tensor], shape: tuple[int, int], device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    size = (config.memory_slots, config.memory_width)
+    if config.initial_memory == "constant":
+        return torch.full(shape + size, config.initial_memory_value, device=device, dtype=dtype)
+    if config.initial_memory == "learned":
+        return learned["initial.memory"][:, None, None].expand(shape + size).contiguous()
+    pattern = stream(0, "initial memory", 0, device=device).uniform(*size)  # slot by slot, whatever the tape's length
+    return ((2 * pattern - 1) * 0.1).to(dtype).expand(shape + size).contiguous()
+
+
+def _weightings(
+    config: NTMConfig,
+    heads: int,
+    rates: Tensor | None,
+    shape: tuple[int, int],
+    slots: Tensor | None,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Tensor:
+    """[S, B, heads, N], nothing on slots that a sequence may not use."""
+    tape = config.memory_slots
+    positions = torch.arange(tape, device=device)
+    used = torch.full(shape, tape, device=device) if slots is None else slots
+    if config.initial_weightings in ("first", "spread"):
+        at = torch.zeros(heads, dtype=torch.int64, device=device)
+        if config.initial_weightings == "spread":
+            at = torch.arange(heads, device=device)
+        at = torch.remainder(at, used.unsqueeze(-1))  # [S, B, heads]
+        return (positions == at.unsqueeze(-1)).to(dtype)
+    inside = positions < used[..., None, None]  # [S, B, 1, N]
+    slope = torch.zeros(1, heads, device=device, dtype=dtype) if rates is None else rates  # [S, heads]
+    logits = -slope[:, None, :, None] * positions.to(dtype)
+    return torch.softmax(torch.where(inside, logits, float("-inf")).expand(*shape, heads, tape), dim=-1)

@@ -1,0 +1,138 @@
+"""The paper's baseline: three LSTM layers, as its Table 3 was decoded from the parameter counts.
+
+The input is connected to every layer, every layer to the output; one bias per gate, no peepholes; the initial hidden and
+cell state of every layer are learned. With L layers of size H, x inputs and y outputs that makes
+4H(Lx + (2L - 1)H + L) + 2LH + y(LH + 1) parameters: for L = 3 exactly the numbers of Table 3.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from tapehead.models.sequence import SequenceModel, is_vmapped
+
+
+class LSTMState(NamedTuple):
+    """Legend: B batch, L layers, H size."""
+
+    hidden: Tensor  # [B, L, H]
+    cell: Tensor  # [B, L, H]
+
+
+class LSTMTrace(NamedTuple):
+    hidden: Tensor  # [T, B, L, H]
+
+
+class PaperLSTM(SequenceModel):
+    """Stacked LSTM with skip connections and learned initial states (Table 3 of the paper)."""
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        hidden_size: int = 256,
+        num_layers: int = 3,
+        *,
+        batch_first: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = dict(input_size=input_size, output_size=output_size, hidden_size=hidden_size, num_layers=num_layers)
+        for name, value in sizes.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}, but it must be a whole number of at least 1.")
+        self.input_size, self.output_size, self.hidden_size, self.num_layers = sizes.values()
+        self.batch_first = batch_first
+        like = {"device": device, "dtype": dtype}
+        for layer in range(num_layers):
+            below = input_size + (hidden_size if layer else 0)
+            self.register_parameter(f"weight_input_{layer}", nn.Parameter(torch.empty(4 * hidden_size, below, **like)))
+            self.register_parameter(f"weight_hidden_{layer}", nn.Parameter(torch.empty(4 * hidden_size, hidden_size, **like)))
+            self.register_parameter(f"bias_{layer}", nn.Parameter(torch.empty(4 * hidden_size, **like)))
+        self.initial_hidden = nn.Parameter(torch.empty(num_layers, hidden_size, **like))
+        self.initial_cell = nn.Parameter(torch.empty(num_layers, hidden_size, **like))
+        self.output_weight = nn.Parameter(torch.empty(output_size, num_layers * hidden_size, **like))
+        self.output_bias = nn.Parameter(torch.empty(output_size, **like))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Uniform in +- 1 / sqrt(fan-in) for weights, zero for biases (one for forget gates) and initial states."""
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if "weight" in name:
+                    bound = parameter.shape[1] ** -0.5
+                    drawn = torch.empty(parameter.shape, dtype=parameter.dtype).uniform_(-bound, bound, generator=generator)
+                    parameter.copy_(drawn)
+                else:
+                    parameter.zero_()
+                if name.startswith("bias"):
+                    parameter[self.hidden_size : 2 * self.hidden_size] = 1.0
+
+    def initial_state(self, batch_size: int) -> LSTMState:
+        return LSTMState(
+            self.initial_hidden.expand(batch_size, -1, -1).clone(), self.initial_cell.expand(batch_size, -1, -1).clone()
+        )
+
+    def _run(
+        self, x: Tensor, state: LSTMState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
+    ) -> tuple[Tensor, LSTMState, LSTMTrace | None]:
+        if slots is not None:
+            raise ValueError("slots were given, but PaperLSTM has no memory: leave them out.")
+        x = x.to(self.output_weight.dtype)
+        state = state or self.initial_state(x.shape[1])
+        packed = None if lengths is None else pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
+        if packed is not None and packed.sorted_indices is not None:
+            state = LSTMState(*(part[packed.sorted_indices] for part in state))
+        data = x if packed is None else packed.data
+        below, hiddens, last = data, [], []
+        for layer in range(self.num_layers):
+            below, *ends = self._layer(layer, below, state, packed)
+            hiddens.append(below)
+            last.append(ends)
+            below = torch.cat([data, below], dim=-1)
+        stacked = torch.stack(hiddens, dim=-2)  # [T, B, L, H], or [all steps, L, H] if packed
+        logits = torch.nn.functional.linear(stacked.flatten(-2), self.output_weight, self.output_bias)
+        final = LSTMState(*(torch.cat(parts).transpose(0, 1) for parts in zip(*last, strict=True)))
+        if packed is not None:
+            logits, stacked = (_unpack(part, packed, x.shape[0]) for part in (logits, stacked))
+            final = LSTMState(*(part[packed.unsorted_indices] for part in final))
+        return logits, final, LSTMTrace(stacked.detach()) if return_trace else None
+
+    def _layer(
+        self, layer: int, data: Tensor, state: LSTMState, packed: PackedSequence | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One layer over all steps: its outputs, last hidden and last cell state [1, B, H]."""
+        bias = getattr(self, f"bias_{layer}")
+        weights = [
+            getattr(self, f"weight_input_{layer}"),
+            getattr(self, f"weight_hidden_{layer}"),
+            bias,
+            torch.zeros_like(bias),  # torch has two biases, the paper one
+        ]
+        start = [part[:, layer].unsqueeze(0).contiguous() for part in state]
+        if packed is None and any(is_vmapped(tensor) for tensor in (data, *weights, *start)):
+            return self._layer_by_steps(data, weights, start)
+        if packed is None:
+            return torch.lstm(data, start, weights, True, 1, 0.0, self.training, False, False)
+        return torch.lstm(data, packed.batch_sizes, start, weights, True, 1, 0.0, self.training, False)
+
+    @staticmethod
+    def _layer_by_steps(data: Tensor, weights: list[Tensor], start: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """The same in plain operations, because `torch.lstm` has no rule for `torch.func.vmap`."""
+        weight_input, weight_hidden, bias, _ = weights
+        hidden, cell = start[0][0], start[1][0]
+        outputs = []
+        for x in data:
+            i, f, g, o = (x @ weight_input.T + hidden @ weight_hidden.T + bias).chunk(4, dim=-1)
+            cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+            hidden = torch.sigmoid(o) * torch.tanh(cell)
+            outputs.append(hidden)
+        return torch.stack(outputs), hidden.unsqueeze(0), cell.unsqueeze(0)
+
+
+def _unpack(data: Tensor, packed: PackedSequence, steps: int) -> Tensor:
+    padded, _ = pad_packed_sequence(packed._replace(data=data), total_length=steps)
+    return padded

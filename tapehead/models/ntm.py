@@ -1,0 +1,275 @@
+"""The Neural Turing Machine as torch modules: `NTM` over sequences, `NTMCell` for one step.
+
+Both hold the same parameters under the same names, so a checkpoint of one loads into the other.
+"""
+
+import dataclasses
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from tapehead.kernels import dispatch
+from tapehead.kernels.ntm_scan import reference
+from tapehead.kernels.ntm_scan.contract import ScanState, Trace, tree_map
+from tapehead.models.config import NTMConfig
+from tapehead.models.initial import initial_shapes, initial_state
+from tapehead.models.sequence import SequenceModel
+
+NTMState = ScanState
+
+
+class Machine(nn.Module):
+    """The parameters of a machine and their start; shared by `NTM` and `NTMCell`."""
+
+    def __init__(self, config: NTMConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+        super().__init__()
+        self.config = config
+        self.input_size, self.output_size = config.input_size, config.output_size
+        self._spec = config.spec
+        shapes = self._spec.parameter_shapes | initial_shapes(config)
+        for name, shape in shapes.items():
+            part, _, leaf = name.partition(".")
+            if part not in self._modules:
+                self.add_module(part, nn.Module())
+            getattr(self, part).register_parameter(leaf, nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+        self._learned_start = tuple(initial_shapes(config))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Weights uniform in +- 1 / sqrt(fan-in), biases zero but for those that the config sets."""
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if name.startswith("initial."):
+                    parameter.fill_(self.config.initial_memory_value if name == "initial.memory" else 0.0)
+                    if name.endswith("_rates"):
+                        parameter.fill_(1.0)
+                elif parameter.ndim == 2:
+                    bound = parameter.shape[1] ** -0.5
+                    drawn = torch.empty(parameter.shape, dtype=parameter.dtype).uniform_(-bound, bound, generator=generator)
+                    parameter.copy_(drawn)
+                else:
+                    parameter.copy_(self._initial_bias(name, parameter))
+
+    def _initial_bias(self, name: str, like: Tensor) -> Tensor:
+        config, spec = self.config, self._spec
+        bias = torch.zeros_like(like)
+        if name.startswith("controller.") and config.controller == "lstm":
+            bias[config.controller_size : 2 * config.controller_size] = config.forget_bias
+        elif name == "interface.bias":
+            read_part = spec.read_heads * spec.addressing_size
+            reading = bias[:read_part].view(spec.read_heads, -1)
+            writing = bias[read_part:].view(spec.write_heads, -1)
+            for heads, gate_bias in ((reading, config.read_gate_bias), (writing, config.write_gate_bias)):
+                heads[:, spec.memory_width] = config.strength_bias
+                heads[:, spec.memory_width + 1] = gate_bias
+                heads[:, spec.addressing_size - 1] = config.sharpen_bias
+        return bias
+
+    def initial_state(self, batch_size: int = 1) -> NTMState:
+        """The state at the start of every sequence: memory, weightings, reads and controller at their bias values."""
+        return ScanState(*(part.squeeze(0) for part in self._start(batch_size, None)))
+
+    def _start(self, batch_size: int, slots: Tensor | None) -> ScanState:
+        """The initial state with a leading seed axis of one."""
+        learned = {name: self._value(name).unsqueeze(0) for name in self._learned_start}
+        weight = self._value("output.weight")
+        return initial_state(self.config, learned, (1, batch_size), slots, device=weight.device, dtype=weight.dtype)
+
+    def _value(self, name: str) -> Tensor:
+        """A parameter by name; under `functional_call` it is a plain tensor, which `get_parameter` would refuse."""
+        part, _, leaf = name.partition(".")
+        value = getattr(getattr(self, part), leaf)
+        assert isinstance(value, Tensor)
+        return value
+
+    def extra_repr(self) -> str:
+        changed = {
+            field.name: getattr(self.config, field.name)
+            for field in dataclasses.fields(self.config)
+            if getattr(self.config, field.name) != field.default
+        }
+        return ", ".join(f"{name}={value!r}" for name, value in changed.items())
+
+
+class NTMCell(Machine):
+    """One step: `y, state = cell(x, state)` with x [B, I] or [I]; `state` None starts a sequence.
+
+    Written in plain torch operations, so it can be exported with `torch.export`. Options: see `NTMConfig`.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        config = NTMConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
+        super().__init__(config, device, dtype)
+
+    def forward(self, x: Tensor, state: NTMState | None = None) -> tuple[Tensor, NTMState]:
+        if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
+            raise ValueError(f"input has shape {tuple(x.shape)}, but this cell takes [batch, {self.input_size}].")
+        batch = x if x.ndim == 2 else x.unsqueeze(0)
+        if state is None:
+            state = self.initial_state(batch.shape[0])
+        elif x.ndim == 1:
+            state = ScanState(*(part.unsqueeze(0) for part in state))
+        parameters = {name: self._value(name) for name in self._spec.parameter_shapes}
+        y, state, _ = reference.step(self._spec, parameters, batch.to(state.memory.dtype), state)
+        if x.ndim == 1:
+            return y.squeeze(0), ScanState(*(part.squeeze(0) for part in state))
+        return y, state
+
+
+class NTM(Machine, SequenceModel):
+    """A Neural Turing Machine over sequences, used like `torch.nn.LSTM`: `y, state = ntm(x, state=None, lengths=None)`.
+
+    x is [T, B, input_size] (`batch_first=True`: [B, T, ...]; one sequence: [T, input_size]); y are logits. `state` is an
+    `NTMState`. `return_trace=True` adds a `Trace` of all that the heads did. `backend` is "auto", "reference", "cpu" or
+    "gpu"; `backend_in_use()` says what "auto" takes. The options of the machine are the fields of `NTMConfig`:
+
+    >>> ntm = NTM(9, 8, controller="feedforward", num_heads=2, memory_slots=64)
+    >>> y, state = ntm(torch.zeros(5, 3, 9))
+    >>> y.shape, state.memory.shape
+    (torch.Size([5, 3, 8]), torch.Size([3, 64, 20]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        *,
+        batch_first: bool = False,
+        backend: str = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        config = NTMConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
+        super().__init__(config, device, dtype)
+        self.batch_first = batch_first
+        self.choose_backend(backend)
+
+    def choose_backend(self, backend: str) -> None:
+        """Run on this backend from now on; "auto" takes the best that the device has."""
+        if backend not in dispatch.BACKENDS:
+            raise ValueError(f"backend is {backend!r}, but it must be one of {', '.join(dispatch.BACKENDS)}.")
+        self.backend = backend
+
+    def with_memory(self, slots: int) -> Self:
+        """The same machine, with the same parameters, on a tape of another length."""
+        config = dataclasses.replace(self.config, memory_slots=slots)
+        weight = self._value("output.weight")
+        twin = type(self)(
+            batch_first=self.batch_first,
+            backend=self.backend,
+            device=weight.device,
+            dtype=weight.dtype,
+            **{field.name: getattr(config, field.name) for field in dataclasses.fields(config)},
+        )
+        twin.load_state_dict(self.state_dict())
+        return twin.train(self.training)
+
+    def check_slots(self, most: int) -> None:
+        if most > self.config.memory_slots:
+            raise ValueError(f"{most} memory slots were asked for, but the tape has {self.config.memory_slots}.")
+
+    def backend_in_use(self) -> str:
+        """The backend that this machine runs on where it is now: "reference", "cpu" or "gpu"."""
+        weight = self._value("output.weight")
+        return dispatch.choose(self.backend, self._spec, weight.dtype, weight.device)
+
+    def _run(
+        self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
+    ) -> tuple[Tensor, NTMState, Trace | None]:
+        steps, batch, _ = x.shape
+        x = x.to(self._value("output.weight").dtype).unsqueeze(0)
+        if lengths is None:
+            lengths = torch.full((batch,), steps, device=x.device)
+        flat = torch.cat([self._value(name).reshape(-1) for name in self._spec.parameter_shapes]).unsqueeze(0)
+        tape = self.config.memory_slots if state is None else state.memory.shape[-2]
+        used = self._used_slots(slots, tape, batch, x.device)
+        if state is None:
+            full = self._start(batch, None if slots is None else used.unsqueeze(0))
+        else:
+            full = ScanState(*(part.unsqueeze(0) for part in state))
+        given = (self._spec, flat, x, lengths.unsqueeze(0), used.unsqueeze(0), full)
+        backend = self.backend_in_use()
+        trace: Trace | None = None
+        if return_trace:
+            y, final, trace = dispatch.trace(backend, *given)
+            trace = tree_map(lambda part: part.squeeze(0), trace)
+        else:
+            y, final = dispatch.scan(backend, *given)
+        return y.squeeze(0), ScanState(*(part.squeeze(0) for part in final)), trace
+
+    @staticmethod
+    def _used_slots(slots: Tensor | None, tape: int, batch: int, device: torch.device) -> Tensor:
+        if slots is None:
+            return torch.full((batch,), tape, device=device)
+        slots = torch.as_tensor(slots, device=device)
+        if slots.shape != (batch,):
+            raise ValueError(f"slots has shape {tuple(slots.shape)}, but there are {batch} sequences.")
+        low, high = int(slots.min()), int(slots.max())
+        if low < 1 or high > tape:
+            raise ValueError(f"slots run from {low} to {high}, but must lie between 1 and the tape's {tape}.")
+        return slots
+
+    # --- populations: the scan has the seed axis itself ---------------------------------------------------------------
+
+    def population(self, flat: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor | None = None) -> Tensor:
+        parameters, learned = self._split_population(flat)
+        state, used = self._population_start(learned, inputs, slots)
+        outputs, _ = dispatch.scan(self._population_backend(flat), self._spec, parameters, inputs, lengths, used, state)
+        return outputs
+
+    def loss_and_gradient(
+        self,
+        flat: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        mask: Tensor,
+        lengths: Tensor,
+        slots: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        backend = self._population_backend(flat)
+        if backend == "reference":
+            return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots)
+        parameters, rest = flat.detach().split([self._spec.parameter_count, flat.shape[1] - self._spec.parameter_count], 1)
+        learns_start = bool(self._learned_start)
+        rest = rest.requires_grad_(learns_start)
+        with torch.set_grad_enabled(learns_start):
+            state, used = self._population_start(self._split_start(rest), inputs, slots)
+        costs, gradient, d_state = dispatch.fused(backend).loss_and_gradient(
+            self._spec, parameters, inputs, targets, mask, lengths, used, ScanState(*(p.detach() for p in state)), learns_start
+        )
+        if d_state is None:
+            return costs, gradient
+        reached = [(part, d) for part, d in zip(state, d_state, strict=True) if part.requires_grad]
+        (d_rest,) = torch.autograd.grad([part for part, _ in reached], rest, [d for _, d in reached])
+        return costs, torch.cat([gradient, d_rest], dim=1)
+
+    def _population_backend(self, flat: Tensor) -> str:
+        return dispatch.choose(self.backend, self._spec, flat.dtype, flat.device)
+
+    def _split_population(self, flat: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        count = self._spec.parameter_count
+        return flat[:, :count], self._split_start(flat[:, count:])
+
+    def _split_start(self, rest: Tensor) -> dict[str, Tensor]:
+        shapes = initial_shapes(self.config)
+        parts = rest.split([torch.Size(shape).numel() for shape in shapes.values()], dim=-1) if shapes else ()
+        return {name: part.unflatten(-1, shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
+
+    def _population_start(
+        self, learned: dict[str, Tensor], inputs: Tensor, slots: Tensor | None
+    ) -> tuple[ScanState, Tensor]:
+        seeds, _, batch, _ = inputs.shape
+        state = initial_state(self.config, learned, (seeds, batch), slots, device=inputs.device, dtype=inputs.dtype)
+        if slots is None:
+            slots = torch.full((seeds, batch), self.config.memory_slots, device=inputs.device)
+        return state, slots

@@ -1,0 +1,1 @@
+"""What belongs to the paper: its tables as presets."""

@@ -1,0 +1,151 @@
+"""What a task is: sizes to choose, and a pure function from a random stream to a batch.
+
+Shapes: `lead` the stream's leading dimensions (steps, seeds), T time, B batch, I input channels, O output channels.
+Every row of a batch has its own sizes. T is the longest row of the call, and what lies past a row's own length is zero
+in inputs, targets and mask: a row's content does not depend on who else is in the batch.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import index
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tapehead.streams import Stream
+from tapehead.words import unknown
+
+Range = tuple[int, int]  # both ends included
+Size = int | Range  # one size for all rows, or a range from which each row draws its own
+
+
+class Batch(NamedTuple):
+    """Sequences to learn from. Cost counts where the mask is one."""
+
+    inputs: Tensor  # float32 [*lead, T, B, I]
+    targets: Tensor  # float32 [*lead, T, B, O], zeros and ones
+    mask: Tensor  # float32 [*lead, T, B], one where the targets are scored
+    lengths: Tensor  # int64 [*lead, B], each row's number of steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """Base of the tasks. Fields named in `limits` are sizes: the training distribution, which `sample` can override."""
+
+    name: ClassVar[str]
+    limits: ClassVar[Mapping[str, int]]  # the sizes, each with the least that it can be
+    generalisation: ClassVar[tuple[dict[str, int], ...]] = ({},)  # the sizes to evaluate at; {}: those of training
+    solved_bits: ClassVar[float] = 0.1  # a mean training cost under this is "solved"
+    paired: ClassVar[bool] = False  # whether that cost is the gap to the best possible on the same sequences
+
+    def __post_init__(self) -> None:
+        self.ranges()
+
+    @property
+    @abstractmethod
+    def input_size(self) -> int:
+        """Input channels, I."""
+
+    @property
+    @abstractmethod
+    def output_size(self) -> int:
+        """Output channels, O."""
+
+    @property
+    @abstractmethod
+    def chance_bits(self) -> float:
+        """Mean cost, in bits per sequence of training sizes, of answering 1/2 for every random bit."""
+
+    def sample(self, stream: Stream, *, batch_size: int, **sizes: Size) -> Batch:
+        """The batch at the stream's address: pure in address and sizes, whatever the stream has drawn before."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}, but a batch has at least 1 row: give a positive number.")
+        return self._draw(stream.rewind(), batch_size, self.ranges(**sizes))
+
+    @abstractmethod
+    def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
+        """`sample`, with every size as a valid range."""
+
+    def ranges(self, **sizes: Size) -> dict[str, Range]:
+        """Every size of the task as a range (low, high): as given here, or else as in training."""
+        for name in sizes.keys() - self.limits.keys():
+            raise ValueError(unknown(f"size of {self.name}", name, self.limits))
+        ranges = {
+            size: size_range(size, sizes.get(size, getattr(self, size)), least) for size, least in self.limits.items()
+        }
+        self._check_ranges(ranges)
+        return ranges
+
+    def _check_ranges(self, ranges: Mapping[str, Range]) -> None:
+        """For limits that involve several sizes."""
+        return
+
+    def label(self, sizes: Mapping[str, Size]) -> str:
+        """Sizes as a heading of a table or picture, "Length 10"; without sizes, those of training."""
+        named = sizes or {name: getattr(self, name) for name in self.limits}
+        return ", ".join(f"{name.capitalize()} {_readable(size)}" for name, size in named.items())
+
+    def optimal_bits(self, batch: Batch) -> Tensor:
+        """The least cost in bits that a predictor can hope for on these sequences, [*lead, B]; zero if nothing is left
+        to chance."""
+        return torch.zeros(batch.lengths.shape, dtype=torch.float64, device=batch.lengths.device)
+
+
+def size_range(name: str, size: Size, least: int) -> Range:
+    """A size as (low, high), or an error that says what it may be."""
+    try:
+        low, high = (index(s) for s in (size if isinstance(size, tuple | list) else (size, size)))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {size!r}, which is no size: give a whole number or a pair (low, high).") from None
+    if low < least or high < low:
+        raise ValueError(f"{name} is {_readable(size)}, but needs {least} <= low <= high: give such a number or pair.")
+    return low, high
+
+
+def at_least(name: str, value: int, least: int) -> None:
+    """For options that are plain numbers."""
+    if not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is {value!r}, but must be a whole number of at least {least}: give a larger one.")
+
+
+def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """For options that are words."""
+    if value not in choices:
+        raise ValueError(unknown(name, str(value), choices))
+
+
+def _readable(size: Size) -> str:
+    return f"{size[0]} to {size[1]}" if isinstance(size, tuple | list) else str(size)
+
+
+def row_sizes(draws: Stream, rows: int, size: Range) -> Tensor:
+    """One size per row, [*lead, B]."""
+    return draws.integers(rows, 1, *size).squeeze(-1)
+
+
+def random_vectors(draws: Stream, rows: int, count: int, width: int) -> Tensor:
+    """Fair bits, [*lead, count, B, width]. The first vectors of a row do not depend on `count`."""
+    return draws.bits(rows, count * width).view(*draws.lead, rows, count, width).transpose(-3, -2)
+
+
+def clock(steps: int, device: torch.device) -> Tensor:
+    """The time of each step, [T, 1]: it broadcasts against per-row sizes [*lead, 1, B]."""
+    return torch.arange(steps, device=device).unsqueeze(-1)
+
+
+def take_vectors(vectors: Tensor, places: Tensor, where: Tensor) -> Tensor:
+    """The vectors at `places` of each row's list, zeros elsewhere.
+
+    vectors [*lead, N, B, W], places and where [*lead, T, B] -> [*lead, T, B, W]
+    """
+    inside = places.clamp(0, vectors.shape[-3] - 1).unsqueeze(-1)
+    return vectors.gather(-3, inside.expand(*inside.shape[:-1], vectors.shape[-1])) * where.unsqueeze(-1)
+
+
+def with_channels(vectors: Tensor, channels: int) -> Tensor:
+    """Vectors [..., W] with channels of zeros behind them, [..., channels]."""
+    padded = vectors.new_zeros(*vectors.shape[:-1], channels)
+    padded[..., : vectors.shape[-1]] = vectors
+    return padded

@@ -1,0 +1,1 @@
+"""Training runs: configuration, optimisers, the loop, checkpoints, run folders."""

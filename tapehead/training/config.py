@@ -1,0 +1,103 @@
+"""What a training run is: frozen data, written to the run's folder as JSON, and hashed."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from tapehead.words import unknown
+
+ModelName = Literal["ntm", "lstm"]
+Optimiser = Literal["graves", "adam"]
+Schedule = Literal["constant", "cosine"]
+Clip = Literal["elementwise", "norm", "none"]
+
+# Where a run happens, not what it computes: these may change when it is resumed.
+PLACE = ("backend", "device")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """A run: S machines of one configuration, one per seed, on one task."""
+
+    task: str
+    task_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    model: ModelName = "ntm"
+    model_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    preset: str = "custom"
+    """Which preset the settings came from; a label."""
+    seeds: tuple[int, ...] = (0,)
+    episodes: int = 20_000
+    """Training sequences for each seed."""
+    batch_size: int = 1
+    optimiser: Optimiser = "graves"
+    learning_rate: float = 1e-4
+    schedule: Schedule = "constant"
+    """cosine: from `learning_rate` down to `final_rate` times it, over all episodes."""
+    final_rate: float = 0.05
+    clip: Clip = "elementwise"
+    clip_at: float = 10.0
+    slots: tuple[int, int] | None = None
+    """Memory slots drawn uniformly from this range for every sequence in training; None always uses them all."""
+    average: float = 0.0
+    """Decay of a moving average of the weights, which is then what the run delivers; 0 keeps none."""
+    early_stop: bool = True
+    """Stop a seed when it is solved (mean cost of its last 1,000 episodes under the task's threshold)."""
+    backend: str = "auto"
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", tuple(self.seeds))
+        if self.slots is not None:
+            object.__setattr__(self, "slots", tuple(self.slots))
+        for name, hint in get_type_hints(type(self)).items():
+            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
+                raise ValueError(unknown(name, str(getattr(self, name)), get_args(hint)))
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise ValueError(f"seeds are {list(self.seeds)}, but a run needs one or more different numbers from 0 on.")
+        for name in ("episodes", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1.")
+        for name in ("learning_rate", "clip_at"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{name} is {value}, but it must be a positive number.")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average is {self.average}, but a decay lies in 0 (none) to just under 1.")
+        if not 0 <= self.final_rate <= 1:
+            raise ValueError(f"final_rate is {self.final_rate}, but it is a fraction of the learning rate: 0 to 1.")
+        if self.slots is not None and not 1 <= self.slots[0] <= self.slots[1]:
+            raise ValueError(f"slots are {self.slots}, but a range of slots needs 1 <= low <= high.")
+
+    @property
+    def updates(self) -> int:
+        return math.ceil(self.episodes / self.batch_size)
+
+    def rate(self, update: int) -> float:
+        """The learning rate of an update, counted from 0."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        progress = update / max(1, self.updates)
+        fraction = self.final_rate + (1 - self.final_rate) * 0.5 * (1 + math.cos(math.pi * progress))
+        return self.learning_rate * fraction
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in names:
+                raise ValueError(unknown("setting", name, names))
+        return cls(**values)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of what the run computes: everything but the place where it runs."""
+        identity = {name: value for name, value in self.to_dict().items() if name not in PLACE}
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,99 @@
+"""S machines of one configuration side by side, and one update of all of them.
+
+Legend: S seeds, A active seeds, P parameters, K updates of a block, B batch.
+
+A seed's numbers never depend on its neighbours: its data are addressed by its own seed, and neither gradients nor
+optimiser mix seeds. So a seed that is solved can leave, and the others go on as if they were alone.
+"""
+
+import torch
+from torch import Tensor
+
+from tapehead.kernels.update.contract import Update, UpdateRule, UpdateState
+from tapehead.models.sequence import SequenceModel
+from tapehead.tasks import Batch, Task
+
+WINDOW = 1000
+"""Episodes over which "solved" is judged."""
+
+
+class Population:
+    """Parameters, optimiser state and records of all seeds; the active ones also as a working copy."""
+
+    def __init__(
+        self, model: SequenceModel, rule: UpdateRule, update: Update, seeds: list[int], device: torch.device
+    ) -> None:
+        self.model, self.rule, self._update = model, rule, update
+        count = len(seeds)
+        self.state = UpdateState(rule, model.initial_population(seeds).to(device))
+        self.recent = torch.full((count, WINDOW), float("inf"), dtype=torch.float64)  # newest last
+        self.kept = self.state.parameters.clone()
+        self.kept_cost = torch.full((count,), float("inf"), dtype=torch.float64)
+        self.solved_at = torch.full((count,), -1, dtype=torch.int64)  # episodes, -1: not yet
+        self.skipped = torch.zeros(count, dtype=torch.int64)
+        self.active = torch.ones(count, dtype=torch.bool)
+        self._choose_working()
+
+    def _choose_working(self) -> None:
+        self.index = self.active.nonzero().squeeze(-1)
+        everyone = bool(self.active.all())
+        self.working = self.state if everyone else self.state.select(self.rule, self.index.to(self.state.parameters.device))
+
+    def write_back(self) -> None:
+        """Bring the working copy home, before the whole state is read."""
+        if self.working is not self.state:
+            self.state.put(self.rule, self.index.to(self.state.parameters.device), self.working)
+
+    def step(self, batch: Batch, slots: Tensor | None, rate: float) -> tuple[Tensor, Tensor]:
+        """One update of the active seeds: costs [A, B] in nats, and which seeds [A] were skipped."""
+        costs, gradient = self.model.loss_and_gradient(
+            self.working.parameters, batch.inputs, batch.targets, batch.mask, batch.lengths, slots
+        )
+        return costs, self._update(self.rule, self.working, gradient, costs, rate)
+
+    def record(self, excess: Tensor, skipped: Tensor, episodes: int, threshold: float, early_stop: bool) -> None:
+        """After a block: excess [A, episodes of the block] in bits over the best possible; skipped updates [A].
+
+        Keeps the best weights (those at the lowest mean of a full window), notes who is solved, and lets them go.
+        """
+        self.skipped[self.index] += skipped
+        fresh = torch.where(torch.isfinite(excess), excess, float("inf"))
+        self.recent[self.index] = torch.cat([self.recent[self.index], fresh], dim=1)[:, -WINDOW:]
+        mean = self.recent[self.index].mean(dim=1)  # infinite until a window is full
+        better = mean < self.kept_cost[self.index]
+        rows = better.nonzero().squeeze(-1)
+        if len(rows):
+            source = self.working.parameters if self.working.average is None else self.working.average
+            self.kept[self.index[rows].to(self.kept.device)] = source[rows.to(source.device)]
+            self.kept_cost[self.index[rows]] = mean[rows]
+        solved = (mean < threshold) & (self.solved_at[self.index] < 0)
+        self.solved_at[self.index[solved]] = episodes
+        if early_stop and bool(solved.any()):
+            self.write_back()
+            self.active[self.index[solved]] = False
+            self._choose_working()
+
+    def delivered(self) -> Tensor:
+        """The weights that a run stands for, [S, P]: the kept ones, or those of now for a seed that has none yet."""
+        self.write_back()
+        latest = self.state.parameters if self.state.average is None else self.state.average
+        has_kept = torch.isfinite(self.kept_cost).unsqueeze(-1).to(latest.device)
+        return torch.where(has_kept, self.kept, latest)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a checkpoint must hold."""
+        self.write_back()
+        named = {f"update.{name}": tensor for name, tensor in self.state.tensors(self.rule).items()}
+        records = ("recent", "kept", "kept_cost", "solved_at", "skipped", "active")
+        return named | {name: getattr(self, name) for name in records}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+        self._choose_working()
+
+
+def excess_bits(task: Task, batch: Batch, costs: Tensor) -> Tensor:
+    """Costs in nats [..., B] as bits over the best possible on the same sequences (zero for all tasks but N-grams)."""
+    bits = costs.double() / torch.log(torch.tensor(2.0, dtype=torch.float64))
+    return bits - task.optimal_bits(batch).to(bits)

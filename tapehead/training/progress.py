@@ -1,0 +1,73 @@
+"""What a person sees while a run trains: a live bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+if TYPE_CHECKING:
+    from tapehead.training.loop import Trainer
+
+LINE_SECONDS = 5.0
+
+
+class Progress:
+    """Episodes per second, bits per sequence and time left, on standard error."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar: Bar | None = None
+        self._started_at = self._shown_at = time.monotonic()
+        self._first: int | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[says]}"))
+            self._bar = Bar(*columns, TimeElapsedColumn(), console=self._console)
+            self._task = self._bar.add_task("train", total=None, says="")
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def start(self, trainer: "Trainer") -> None:
+        """Begin to count, after whatever was restored."""
+        self._started_at = self._shown_at = time.monotonic()
+        self._first = trainer.updates
+
+    def show(self, trainer: "Trainer") -> None:
+        """After a block."""
+        now = time.monotonic()
+        batch = trainer.config.batch_size
+        done, total = trainer.updates * batch, trainer.config.updates * batch
+        says = self._says(trainer, now)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, says=says)
+        elif now - self._shown_at > LINE_SECONDS or trainer.finished:
+            self._shown_at = now
+            print(f"{done:,} of {total:,} episodes, {says}", file=sys.stderr, flush=True)
+
+    def _says(self, trainer: "Trainer", now: float) -> str:
+        population = trainer.population
+        done = trainer.updates - (self._first or 0)
+        pace = done * trainer.config.batch_size / max(now - self._started_at, 1e-9)  # of one seed
+        left = (trainer.config.updates - trainer.updates) * trainer.config.batch_size / max(pace, 1e-9)
+        seeds = len(trainer.config.seeds)
+        recent = population.recent[:, -100:].median(dim=0).values.mean() if seeds > 1 else population.recent[0, -100:].mean()
+        parts = [f"{float(recent):.3g} bits", f"{pace * max(1, int(population.active.sum())):,.0f} episodes/s"]
+        if seeds > 1:
+            parts.append(f"{int((population.solved_at >= 0).sum())} of {seeds} seeds solved")
+        if not trainer.finished:
+            parts.append(f"at most {_duration(left)} left")
+        return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
