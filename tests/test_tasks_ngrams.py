@@ -100,6 +100,14 @@ def test_first_bits_are_fair():
     check_fair(batch.targets)
 
 
+def test_first_bits_are_not_from_the_table():
+    """Where a one nearly always follows a zero, the first bit, which follows nothing, is still fair."""
+    bits = make_task("ngrams", order=2).sample(stream(1, "t", 0), batch_size=4000, length=100).targets.squeeze(-1)
+    after_zero = bits[:-1] == 0
+    ones = (bits[1:] * after_zero).sum(0) / after_zero.sum(0).clamp_min(1)
+    check_fair(bits[0, (ones > 0.9) & (after_zero.sum(0) > 9)])
+
+
 def test_arcsine_is_accurate():
     u = torch.cat([torch.linspace(0, 1, 100_001, dtype=torch.float64), torch.tensor([2.0**-53, 1e-9, 1 - 2.0**-53])])
     exact = torch.sin(u * (pi / 2)) ** 2

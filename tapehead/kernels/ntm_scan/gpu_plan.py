@@ -346,7 +346,8 @@ class Plan:
             "INTERFACE_WEIGHT": offsets["interface.weight"], "INTERFACE_BIAS": offsets["interface.bias"],
             "OUTPUT_WEIGHT": offsets["output.weight"], "OUTPUT_BIAS": offsets["output.bias"],
         }  # fmt: skip
-        lines = [f"constexpr int {name} = {int(value)};" for name, value in numbers.items()]
+        lines = ["template <int, int, int, int, int, int> struct Product;"]
+        lines += [f"constexpr int {name} = {int(value)};" for name, value in numbers.items()]
         lines.append(f"constexpr float CLIP_AT = {float(spec.interface_clip or 0):.9e}f;")
         for backward in (False, True):
             lines.append(f"namespace {'backward_layout' if backward else 'forward_layout'} {{")

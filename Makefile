@@ -1,0 +1,32 @@
+# Everything happens in .venv; delete it to start afresh.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types unit test-gpu clean
+
+demo: .venv/ready  ## learn to copy, show how far it carries, draw pictures
+	$(BIN)/tapehead train copy --out runs/demo
+
+test: lint types unit  ## everything that must pass before a change lands
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/ready
+	$(BIN)/mypy
+
+unit: .venv/ready
+	$(BIN)/pytest
+
+test-gpu: .venv/ready  ## on a machine with a CUDA device
+	$(BIN)/pytest -m gpu
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("tapehead needs Python 3.11 or newer, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch .venv/ready
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,158 @@
+"""Times of complete training updates: sampling, forward, loss, backward, clipping, optimiser.
+
+All figures of a table come from one run, interleaved in rounds, because machines are shared and clocks move: compare
+them with each other, not with another day's.
+"""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tapehead.streams import stream
+from tapehead.tasks import make_task
+from tapehead.training.config import RunConfig
+from tapehead.training.loop import BLOCK, Trainer
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Seconds of one update, over rounds."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> "Timing":
+        return cls(statistics.median(seconds), min(seconds), max(seconds))
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    system: str
+    controller: str
+    batch: int
+    threads: int
+    seconds: Timing
+    seeds: int = 1
+
+    @property
+    def episodes_per_second(self) -> float:
+        return self.batch * self.seeds / self.seconds.median
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"episodes_per_second": self.episodes_per_second}
+
+
+class Subject:
+    """Something whose updates are timed: `run()` does `updates` of them."""
+
+    def __init__(self, system: str, controller: str, batch: int, threads: int, updates: int, run: Callable[[], None]) -> None:
+        self.system, self.controller, self.batch, self.threads = system, controller, batch, threads
+        self.updates, self.run = updates, run
+        self.seconds: list[float] = []
+
+    def round(self) -> None:
+        torch.set_num_threads(self.threads)
+        began = time.perf_counter()
+        self.run()
+        synchronise()
+        self.seconds.append((time.perf_counter() - began) / self.updates)
+
+    def row(self, seeds: int = 1) -> Row:
+        return Row(self.system, self.controller, self.batch, self.threads, Timing.of(self.seconds), seeds)
+
+
+def synchronise() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def ntm_subject(
+    backend: str,
+    controller: str,
+    batch: int,
+    threads: int,
+    *,
+    seeds: int = 1,
+    device: str = "cpu",
+    task_options: dict[str, Any] | None = None,
+    model_options: dict[str, Any] | None = None,
+    updates: int = BLOCK,
+) -> Subject:
+    """The training loop itself, on copy at length 20 unless said otherwise."""
+    trainer = Trainer(
+        RunConfig(
+            task="copy",
+            task_options=task_options or {"length": 20},
+            model_options={"controller": controller} | (model_options or {}),
+            seeds=tuple(range(seeds)),
+            batch_size=batch,
+            episodes=10**9,
+            early_stop=False,
+            backend=backend,
+            device=device,
+        )
+    )
+    return Subject(backend, controller, batch, threads, updates, lambda: trainer.block(updates))
+
+
+def kernel_subject(backend: str, controller: str, batch: int, threads: int, *, updates: int = BLOCK) -> Subject:
+    """Loss and gradient alone, on sequences drawn beforehand: what the rest of an update is compared with."""
+    config = RunConfig(
+        task="copy", task_options={"length": 20}, model_options={"controller": controller}, batch_size=batch, backend=backend
+    )
+    trainer = Trainer(config)
+    data = trainer.task.sample(stream([0], "bench", 0), batch_size=batch)
+    flat = trainer.population.state.parameters
+
+    def run() -> None:
+        for _ in range(updates):
+            trainer.model.loss_and_gradient(flat, data.inputs, data.targets, data.mask, data.lengths)
+
+    return Subject(f"{backend}, loss and gradient only", controller, batch, threads, updates, run)
+
+
+def lstm_subject(batch: int, threads: int, *, device: str = "cpu", updates: int = 10) -> Subject:
+    """`torch.nn.LSTM` with 3 layers of 256, the size of the paper's baseline, on the same sequences."""
+    task = make_task("copy", length=20)
+    data = task.sample(stream(0, "bench", 0, device=device), batch_size=batch)
+    lstm = nn.LSTM(task.input_size, 256, num_layers=3, device=device)
+    readout = nn.Linear(256, task.output_size, device=device)
+    parameters = [*lstm.parameters(), *readout.parameters()]
+    optimiser = torch.optim.RMSprop(parameters, lr=1e-4, momentum=0.9, centered=True)
+
+    def update() -> Tensor:
+        optimiser.zero_grad()
+        logits = readout(lstm(data.inputs)[0])
+        each = nn.functional.binary_cross_entropy_with_logits(logits, data.targets, reduction="none")
+        loss = (each * data.mask.unsqueeze(-1)).sum() / batch
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_value_(parameters, 10.0)
+        optimiser.step()
+        return loss
+
+    def run() -> None:
+        for _ in range(updates):
+            update()
+
+    return Subject("torch.nn.LSTM 3 x 256", "-", batch, threads, updates, run)
+
+
+def time_all(subjects: list[Subject], rounds: int, tell: Callable[[str], None]) -> None:
+    """Warm every subject up, then time all of them in turn, `rounds` times."""
+    for subject in subjects:
+        tell(f"warming up: {subject.system}, {subject.controller}, batch {subject.batch}, {subject.threads} threads")
+        torch.set_num_threads(subject.threads)
+        subject.run()
+    for k in range(rounds):
+        for subject in subjects:
+            tell(f"round {k + 1} of {rounds}: {subject.system}, {subject.controller}, batch {subject.batch}")
+            subject.round()

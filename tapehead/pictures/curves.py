@@ -1,0 +1,116 @@
+"""The learning curve, in the manner of the paper's Figures 3, 7, 10, 13 and 18: cost per sequence against sequences seen."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from tapehead.pictures import style
+from tapehead.pictures.playing import source
+from tapehead.tasks import Task
+
+WINDOW = 1000  # episodes over which "solved" is judged
+OPTIMUM_SAMPLE = 1000  # sequences behind the chance level of a paired task
+
+Numbers = NDArray[np.float64]
+
+
+class Curve(NamedTuple):
+    """One seed's history, at the end of every block of updates."""
+
+    episodes: Numbers
+    bits: Numbers  # mean of the block
+    mean: Numbers  # of the last WINDOW episodes, or of all while there are fewer
+    solved: int | None  # the block at whose end the seed was solved
+
+
+def curves(metrics: Sequence[dict[str, Any]], threshold: float) -> dict[int, Curve]:
+    """The lines of metrics.jsonl by seed. Lines are whole blocks, so a window is the fewest last blocks that fill it."""
+    points: dict[int, list[tuple[float, float]]] = {}
+    for line in metrics:
+        for seed, bits in zip(line["seeds"], line["bits"], strict=True):
+            points.setdefault(seed, []).append((line["episodes"], np.nan if bits is None else bits))
+    return {seed: _curve(np.array(history, dtype=np.float64), threshold) for seed, history in points.items()}
+
+
+def _curve(history: Numbers, threshold: float) -> Curve:
+    episodes, bits = history.T
+    counts = np.diff(episodes, prepend=0.0)
+    begins = np.searchsorted(episodes, episodes - WINDOW, side="right")  # the first block of each window
+    mean = np.array([np.average(bits[a : b + 1], weights=counts[a : b + 1]) for b, a in enumerate(begins)])
+    under = np.flatnonzero((mean < threshold) & (episodes >= WINDOW))
+    return Curve(episodes, bits, mean, int(under[0]) if len(under) else None)
+
+
+@style.look()
+def draw_curves(task: Task, metrics: Sequence[dict[str, Any]]) -> Figure:
+    """All seeds of a run. A seed that was solved and left keeps its last value in the median."""
+    figure = Figure(figsize=(style.WIDTH, 4.3), layout="constrained")
+    axes = figure.add_subplot()
+    by_seed = curves(metrics, task.solved_bits)
+    _lines(axes, list(by_seed.values()))
+    _levels(axes, task, list(by_seed.values()))
+    axes.set_title(f"{style.task_title(task.name)}: learning curve", fontsize=12, pad=10)
+    axes.set_xlabel("Training episodes (thousands)")
+    axes.set_ylabel(f"Cost {'above the optimum ' if task.paired else ''}per sequence (bits)")
+    axes.grid(axis="y", color=style.UNSCORED, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8.5, handlelength=1.6)
+    return figure
+
+
+def _lines(axes: Axes, by_seed: list[Curve]) -> None:
+    alone = len(by_seed) == 1
+    for i, curve in enumerate(by_seed):
+        label = ("mean of 100 updates" if alone else "one seed") if i == 0 else None
+        values = curve.bits if alone else curve.mean
+        axes.plot(curve.episodes / 1000, values, color=style.BLUE, linewidth=0.8, alpha=0.45, label=label)
+    grid = np.unique(np.concatenate([curve.episodes for curve in by_seed]))
+    median = np.nanmedian([_held(curve, grid) for curve in by_seed], axis=0)
+    label = f"mean of {WINDOW:,} episodes" if alone else f"median of {len(by_seed)} seeds"
+    axes.plot(grid / 1000, median, color=style.BLUE, linewidth=2.2, label=label)
+    ends = [(c.episodes[c.solved] / 1000, c.mean[c.solved]) for c in by_seed if c.solved is not None]
+    if ends:
+        label = f"solved, after {ends[0][0] * 1000:,.0f}" if alone else f"solved ({len(ends)} of {len(by_seed)})"
+        look = {"marker": "o", "s": 34, "color": style.VERMILION, "edgecolor": style.PAPER, "linewidth": 0.8}
+        axes.scatter(*zip(*ends, strict=True), **look, zorder=3, label=label)
+
+
+def _held(curve: Curve, grid: Numbers) -> Numbers:
+    """A curve's mean on a common grid; behind its end, its last value."""
+    place = np.searchsorted(curve.episodes, grid, side="right") - 1
+    return np.where(place < 0, np.nan, curve.mean[place.clip(0)])
+
+
+def _levels(axes: Axes, task: Task, by_seed: list[Curve]) -> None:
+    """The scale, and the two levels to compare with."""
+    chance = chance_level(task)
+    values = np.concatenate([np.concatenate([curve.bits, curve.mean]) for curve in by_seed])
+    top = 1.8 * max(chance, np.nanmax(values, initial=chance))
+    if task.paired:  # a machine can be luckier than the optimum
+        axes.set_yscale("symlog", linthresh=task.solved_bits, linscale=0.6)
+        axes.set_ylim(min(-0.3 * task.solved_bits, 1.3 * np.nanmin(values, initial=0.0)), top)
+    else:
+        axes.set_yscale("log", nonpositive="mask")
+        lowest = np.nanmin(np.where(values > 0, values, np.nan), initial=task.solved_bits)
+        axes.set_ylim(min(lowest / 1.5, task.solved_bits / 3), top)
+    axes.set_xlim(0, max(curve.episodes[-1] for curve in by_seed) * 1.02 / 1000)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    places = axes.get_yaxis_transform()
+    look = {"color": style.FAINT, "fontsize": 8.5, "va": "bottom", "transform": places}
+    for level in (chance, task.solved_bits):
+        axes.axhline(level, color=style.FAINT, linewidth=0.9, linestyle=(0, (5, 4)), zorder=1)
+    axes.text(0.995, chance * 1.06, f"chance: {chance:.3g} bits", ha="right", **look)
+    unit = "bit" if task.solved_bits <= 1 else "bits"
+    axes.text(0.008, task.solved_bits * 1.06, f"solved: under {task.solved_bits:g} {unit}", ha="left", **look)
+
+
+def chance_level(task: Task) -> float:
+    """The mean cost of answering 1/2 everywhere, on the scale of the metrics: for a paired task, above the optimum."""
+    if not task.paired:
+        return task.chance_bits
+    batch = task.sample(source(task), batch_size=OPTIMUM_SAMPLE)
+    return task.chance_bits - float(task.optimal_bits(batch).mean())

@@ -1,0 +1,92 @@
+"""One look for all pictures: sizes, fonts, colours, and how a figure becomes files.
+
+Figures are made without pyplot and inside `look()`, so neither a window system nor the user's own settings matter, and
+nothing is left behind. The colours of `BITS` are those of the paper's Figures 4, 5 and 8: blue for 0, red for 1, and what
+is uncertain is green or yellow. `GREYS` are those of its Figures 6 and 14: black for 0, white for 1.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib.style
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+WIDTH = 9.0  # inches; at the 900 pixels of a page, 9 points are then 12.5 pixels
+DPI = 160
+
+INK = "#222222"
+FAINT = "#6b6b6b"
+PAPER = "#ffffff"
+UNSCORED = "#ececec"
+BLUE, ORANGE, GREEN, VERMILION = "#0072b2", "#e69f00", "#009e73", "#d55e00"  # Okabe and Ito's, safe for colour-blind eyes
+
+BITS = LinearSegmentedColormap.from_list(
+    "bits", ["#10207c", "#1663c7", "#21b5d8", "#62cf68", "#f4e04d", "#ef7d22", "#a50f1e"]
+).with_extremes(bad=PAPER)
+GREYS = LinearSegmentedColormap.from_list("greys", ["#000000", "#ffffff"])
+SIGNED = LinearSegmentedColormap.from_list(
+    "signed", ["#053b6e", "#3f8fc5", "#cfe3f0", "#ffffff", "#fbdcc8", "#e0794b", "#7a1a12"]
+)
+
+_SETTINGS = {
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 5.0,
+    "axes.labelsize": 9.0,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": PAPER,
+    "image.interpolation": "none",
+    "image.aspect": "auto",
+    "legend.frameon": False,
+    "text.color": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 3.0,
+    "ytick.major.size": 3.0,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tapehead",
+}
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """The look, for as long as the context or the decorated function lasts."""
+    with matplotlib.style.context(["default", _SETTINGS]):
+        yield
+
+
+@look()
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write `name`.svg and `name`.png into the folder, the same bytes for the same picture, and empty the figure."""
+    folder.mkdir(parents=True, exist_ok=True)
+    svg, png = folder / f"{name}.svg", folder / f"{name}.png"
+    figure.savefig(svg, metadata={"Date": None, "Creator": "tapehead"})
+    figure.savefig(png, metadata={"Software": "tapehead"}, dpi=DPI)
+    figure.clear()
+    return [svg, png]
+
+
+def task_title(name: str) -> str:
+    """A task's name as the beginning of a title."""
+    return "Dynamic N-grams" if name == "ngrams" else name.replace("-", " ").capitalize()
+
+
+def number(value: float) -> str:
+    """A cost in few characters: three digits, and nothing smaller than a thousandth."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return "<0.001" if 0 < value < 0.001 else f"{value:.3g}"
