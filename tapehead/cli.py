@@ -6,9 +6,12 @@ import dataclasses
 import io
 import os
 import re
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, cast
+from types import FrameType
+from typing import Annotated, Any, Literal, Union
 
 import tyro
 from tyro.conf import Positional, arg, subcommand
@@ -95,7 +98,7 @@ class Doctor:
 
 
 COMMANDS = (Train, Eval, Figures, Presets, Tasks, Doctor)
-Command = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
+Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -107,20 +110,36 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"tapehead {__version__}")
         return
     command = _parse(arguments)
-    from tapehead import commands
-
     try:
-        sys.exit(commands.run(command))
-    except ValueError as error:
-        if os.environ.get("TAPEHEAD_DEBUG"):
-            raise
-        print(f"tapehead: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        with _termination():
+            from tapehead import commands
+
+            sys.exit(commands.run(command))
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except (ValueError, OSError) as error:
+        if os.environ.get("TAPEHEAD_DEBUG"):
+            raise
+        says = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) else str(error)
+        print(f"tapehead: {' '.join(says.split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@contextlib.contextmanager
+def _termination() -> Iterator[None]:
+    """While inside, SIGTERM ends the program as an exception does, with exit code 143; training saves first."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _parse(arguments: list[str]) -> object:
@@ -132,7 +151,7 @@ def _parse(arguments: list[str]) -> object:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(cast(Any, Command), prog="tapehead", args=arguments, description=DESCRIPTION)
+            return tyro.cli(Command, prog="tapehead", args=arguments, description=DESCRIPTION)
     except SystemExit as stop:
         if stop.code == 2:
             print(f"tapehead: {_one_sentence(complaint.getvalue())}", file=sys.stderr)

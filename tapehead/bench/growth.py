@@ -67,20 +67,21 @@ def growth(backend: str, device: str, rounds: int, tell: Callable[[str], None]) 
 
 def draw(curves: dict[str, list[Point]], backend: str, folder: Path, name: str) -> list[Path]:
     """One panel for each axis, log against log, with the slope of proportional growth for comparison."""
+    from matplotlib.figure import Figure
+
     from tapehead.pictures import style
 
     with style.look():
-        import matplotlib.pyplot as plt
-
-        figure, panels = plt.subplots(1, len(curves), figsize=(2.6 * len(curves), 2.9), layout="constrained")
+        figure = Figure(figsize=(style.WIDTH, 2.4), layout="constrained")
+        panels = figure.subplots(1, len(curves))
         for panel, (axis, points) in zip(panels, curves.items(), strict=True):
             sizes = [point.size for point in points]
             milliseconds = [1e3 * point.seconds for point in points]
-            panel.loglog(sizes, milliseconds, "o-")
-            panel.loglog(sizes, [milliseconds[-1] * size / sizes[-1] for size in sizes], ":", color="grey")
+            panel.loglog(sizes, milliseconds, "o-", color=style.BLUE, markersize=3.5)
+            panel.loglog(sizes, [milliseconds[-1] * size / sizes[-1] for size in sizes], ":", color=style.FAINT)
             panel.set_xlabel(axis)
-        panels[0].set_ylabel("one update, milliseconds")
-        figure.suptitle(f"Cost of one update, {backend} backend (dotted: proportional to the size)", fontsize=9)
+        panels[0].set_ylabel("one update, ms")
+        figure.suptitle(f"Cost of one update, {backend} backend (dotted: proportional to the size)", fontsize=9.5)
         return style.save(figure, folder, name)
 
 

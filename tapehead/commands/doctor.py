@@ -5,18 +5,21 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
-from tapehead import cli
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan.contract import ScanSpec
 from tapehead.models.ntm import NTM
 
+if TYPE_CHECKING:
+    from tapehead import cli
+
 PACKAGES = ("torch", "numpy", "numba", "safetensors", "tyro", "rich", "matplotlib")
 
 
-def run(options: cli.Doctor) -> int:
+def run(options: "cli.Doctor") -> int:
     sound = True
     for name, check in CHECKS.items():
         try:

@@ -1,13 +1,17 @@
 """`tapehead presets`: the paper's tables, with our parameter counts beside the printed ones."""
 
+from typing import TYPE_CHECKING
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from tapehead import cli
 from tapehead.models import make_model
 from tapehead.paper.presets import MISPRINTS, ROWS, Row, preset
 from tapehead.tasks import make_task
+
+if TYPE_CHECKING:
+    from tapehead import cli
 
 
 def parameter_count(row: Row) -> int:
@@ -17,7 +21,7 @@ def parameter_count(row: Row) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def run(options: cli.Presets) -> int:
+def run(options: "cli.Presets") -> int:
     table = Table(box=SIMPLE_HEAD, title="The machines of Tables 1 to 3", title_justify="left")
     for heading in ("preset", "table"):
         table.add_column(heading)
@@ -42,7 +46,8 @@ def run(options: cli.Presets) -> int:
     for name, why in MISPRINTS.items():
         console.print(f"* {name}: {why}.")
     console.print(
-        "Table 3 is reproduced by an LSTM whose layers all see the input and feed the output, with learned initial states. "
-        "No architecture that we know gives the counts of Tables 1 and 2: they are shown for comparison, without a claim."
+        "Table 3 is reproduced by an LSTM whose layers all see the input and feed the output, with learned initial "
+        "states. No architecture that we know gives the counts of Tables 1 and 2: they are shown for comparison, "
+        "without a claim."
     )
     return 0

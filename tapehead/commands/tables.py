@@ -10,7 +10,9 @@ from rich.table import Table
 def score_table(result: dict[str, Any]) -> Table:
     """Scores by size: of one machine, or the median, quartiles and worst of a population."""
     many = len(result["seeds"]) > 1
-    table = Table(box=SIMPLE_HEAD, title="Beyond the training sizes, on sequences never trained on", title_justify="left")
+    table = Table(
+        box=SIMPLE_HEAD, title="Beyond the training sizes, on sequences never trained on", title_justify="left"
+    )
     table.add_column("size")
     headings = ("median bits", "quartiles", "worst") if many else ("bits per sequence",)
     for heading in (*headings, "wrong bits", "sequences without error"):

@@ -2,13 +2,16 @@
 
 import inspect
 import sys
+from typing import TYPE_CHECKING
 
-from tapehead import cli
 from tapehead.registry import TASKS, resolve
 from tapehead.words import unknown
 
+if TYPE_CHECKING:
+    from tapehead import cli
 
-def run(options: cli.Tasks) -> int:
+
+def run(options: "cli.Tasks") -> int:
     if options.task is not None and options.task not in TASKS:
         raise ValueError(unknown("task", options.task, TASKS))
     for name in [options.task] if options.task else TASKS:

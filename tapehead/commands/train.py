@@ -2,15 +2,16 @@
 
 import hashlib
 import json
+import re
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
 
-from tapehead import cli
+from tapehead.commands.options import check_options, model_fields, task_fields
 from tapehead.commands.tables import score_table
 from tapehead.evaluation.generalisation import generalisation
 from tapehead.paper.presets import preset
@@ -21,11 +22,16 @@ from tapehead.training.progress import Progress
 from tapehead.training.runs import Run
 from tapehead.words import unknown
 
+if TYPE_CHECKING:
+    from tapehead import cli
 
-def run(options: cli.Train) -> int:
+MOST_SEEDS = 10_000
+
+
+def run(options: "cli.Train") -> int:
     config = configure(options)
     folder = options.out or default_folder(config)
-    trainer = Trainer(config)  # before the folder is made: what cannot be trained leaves nothing behind
+    trainer = make_trainer(config)  # before the folder is made: what cannot be trained leaves nothing behind
     trainer.run = Run(folder, config)
     try:
         return _train(trainer, folder)
@@ -33,14 +39,15 @@ def run(options: cli.Train) -> int:
         trainer.run.close()
 
 
-def configure(options: cli.Train) -> RunConfig:
+def configure(options: "cli.Train") -> RunConfig:
     """The run that the options ask for."""
     if options.task not in TASKS:
         raise ValueError(unknown("task", options.task, TASKS))
     if options.seeds < 1:
         raise ValueError(f"--seeds is {options.seeds}, but at least 1 machine must be trained.")
-    if options.device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"--device is {options.device!r}, but torch finds no CUDA device here: use --device cpu.")
+    if options.seeds > MOST_SEEDS:
+        raise ValueError(f"--seeds is {options.seeds}, but at most {MOST_SEEDS:,} machines are trained side by side.")
+    _check_device(options.device)
     name = f"{options.task}-lstm" if options.model == "lstm" else f"{options.task}-ntm-{options.controller}"
     given = {
         "episodes": options.episodes,
@@ -54,10 +61,30 @@ def configure(options: cli.Train) -> RunConfig:
         seeds=tuple(range(options.seed, options.seed + options.seeds)),
         backend=options.backend,
         device=options.device,
-        task_options=_values(options.task_options),
-        model_options=_values(options.model_options),
+        task_options=check_options("--task-options", task_fields(options.task), _values(options.task_options)),
+        model_options=check_options("--model-options", model_fields(options.model), _values(options.model_options)),
         **{key: value for key, value in given.items() if value is not None},
     )
+
+
+def make_trainer(config: RunConfig) -> Trainer:
+    """The trainer of a run; a machine that the memory cannot hold is refused."""
+    try:
+        return Trainer(config)
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"this machine cannot be made ({reason}): use smaller --model-options or fewer --seeds."
+        ) from error
+
+
+def _check_device(device: str) -> None:
+    if not re.fullmatch(r"cpu|cuda(:\d{1,2})?", device):
+        raise ValueError(f"--device is {device!r}, but it must be cpu, cuda or cuda:NUMBER.")
+    found = torch.cuda.device_count()
+    if device != "cpu" and int(device.partition(":")[2] or 0) >= found:
+        there = f"only {found} CUDA devices" if found else "no CUDA device"
+        raise ValueError(f"--device is {device!r}, but torch finds {there} here: use --device cpu.")
 
 
 def _values(options: dict[str, str]) -> dict[str, Any]:
@@ -66,9 +93,10 @@ def _values(options: dict[str, str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
+    lower = text.lower()
     try:
-        value = json.loads(text.lower().replace("none", "null"))
-    except json.JSONDecodeError:
+        value = json.loads("null" if lower == "none" else lower)
+    except (ValueError, RecursionError):
         return text
     return tuple(value) if isinstance(value, list) else value
 
@@ -107,7 +135,9 @@ def _announce(trainer: Trainer, console: Console, resumed: bool) -> None:
     seeds = f"seeds {config.seeds[0]} to {config.seeds[-1]}" if len(config.seeds) > 1 else f"seed {config.seeds[0]}"
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     where = trainer.backend_in_use
-    console.print(f"{config.preset}: {parameters:,} parameters, {seeds}, {where} backend on {config.device}.", soft_wrap=True)
+    console.print(
+        f"{config.preset}: {parameters:,} parameters, {seeds}, {where} backend on {config.device}.", soft_wrap=True
+    )
     if resumed:
         console.print(f"Resumed at episode {trainer.updates * config.batch_size:,}.")
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from tapehead.evaluation.metrics import bits_per_sequence, wrong_bits
 from tapehead.models import SequenceModel
 from tapehead.streams import stream
-from tapehead.tasks import Size, Task
+from tapehead.tasks import Batch, Size, Task
 
 CALL_STEPS = 40_000
-"""Steps of all sequences together in one call: bounds the memory that an evaluation takes."""
+"""Steps of all sequences of one machine together in one call: bounds the memory that an evaluation takes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,19 +38,17 @@ class Score:
 
 @torch.no_grad()
 def score(model: SequenceModel, flat: Tensor, task: Task, sizes: dict[str, Size], episodes: int) -> Score:
-    """Machines flat [S, P] on `episodes` sequences of a size; always the same sequences, for all of them."""
-    seeds, done = flat.shape[0], 0
+    """Machines flat [S, P] on `episodes` sequences of a size; always the same sequences, whoever is scored."""
     bits: list[Tensor] = []
     wrong: list[Tensor] = []
+    done = 0
     while done < episodes:
         probe = task.sample(stream(0, "evaluation", done, device=flat.device), batch_size=1, **sizes)
-        rows = max(1, min(episodes - done, CALL_STEPS // (probe.inputs.shape[0] * seeds)))
+        rows = max(1, min(episodes - done, CALL_STEPS // probe.inputs.shape[0]))
         batch = task.sample(stream(0, "evaluation", done, device=flat.device), batch_size=rows, **sizes)
-        inputs = batch.inputs.expand(seeds, *batch.inputs.shape).contiguous()
-        logits = model.population(flat, inputs, batch.lengths.expand(seeds, -1).contiguous())
-        cost = bits_per_sequence(logits, batch.targets.expand_as(logits), batch.mask.expand(logits.shape[:-1]))
-        bits.append(cost - task.optimal_bits(batch))
-        wrong.append(wrong_bits(logits, batch.targets.expand_as(logits), batch.mask.expand(logits.shape[:-1])))
+        costs, errors = zip(*(_costs(model, one, task, batch) for one in flat.split(1)), strict=True)
+        bits.append(torch.cat(costs))
+        wrong.append(torch.cat(errors))
         done += rows
     all_bits, all_wrong = torch.cat(bits, dim=-1), torch.cat(wrong, dim=-1).double()
     return Score(
@@ -61,6 +59,13 @@ def score(model: SequenceModel, flat: Tensor, task: Task, sizes: dict[str, Size]
         wrong_bits=all_wrong.mean(dim=-1).tolist(),
         perfect=(all_wrong == 0).double().mean(dim=-1).tolist(),
     )
+
+
+def _costs(model: SequenceModel, flat: Tensor, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Bits over the best possible and wrong bits of one machine flat [1, P], each [1, B]."""
+    inputs, targets, mask, lengths = (part.unsqueeze(0) for part in batch)
+    logits = model.population(flat, inputs, lengths)
+    return bits_per_sequence(logits, targets, mask) - task.optimal_bits(batch), wrong_bits(logits, targets, mask)
 
 
 def generalisation(model: SequenceModel, flat: Tensor, task: Task, episodes: int = 200) -> list[Score]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState, Trace, check_shapes
+from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState, Trace, check_shapes, is_vmapped
 from tapehead.kernels.update.contract import Update
 
 Backend = Literal["auto", "reference", "cpu", "gpu"]
@@ -56,6 +56,10 @@ def scan(
     check_shapes(spec, parameters, inputs, lengths, slots, state)
     if backend == "reference":
         outputs, final, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
+        return outputs, final
+    everything = (parameters, inputs, *state)
+    if not torch.is_grad_enabled() and not any(map(is_vmapped, everything)):  # nothing to keep for a backward pass
+        outputs, final, _ = fused(backend).forward(spec, parameters, inputs, lengths, slots, state, keep=False)
         return outputs, final
     from tapehead.kernels.ntm_scan import op
 

@@ -5,6 +5,7 @@ measurements; docs/recipes.md says what each of them does.
 """
 
 import dataclasses
+import functools
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from tapehead.kernels.ntm_scan.contract import (
@@ -119,7 +120,7 @@ class NTMConfig:
                 raise TypeError(unknown("option", name, names))
         return cls(**options)
 
-    @property
+    @functools.cached_property
     def spec(self) -> ScanSpec:
         """The part that a kernel must know."""
         shared = {field.name for field in dataclasses.fields(ScanSpec)} - {"read_heads", "write_heads"}

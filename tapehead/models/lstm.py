@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from tapehead.models.sequence import SequenceModel, is_vmapped
+from tapehead.kernels.ntm_scan.contract import is_vmapped
+from tapehead.models.sequence import SequenceModel
 
 
 class LSTMState(NamedTuple):

@@ -152,6 +152,7 @@ class NTM(Machine, SequenceModel):
         config = NTMConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
         super().__init__(config, device, dtype)
         self.batch_first = batch_first
+        self._constant_start: tuple[tuple[Any, ...], ScanState] | None = None
         self.choose_backend(backend)
 
     def choose_backend(self, backend: str) -> None:
@@ -268,8 +269,15 @@ class NTM(Machine, SequenceModel):
     def _population_start(
         self, learned: dict[str, Tensor], inputs: Tensor, slots: Tensor | None
     ) -> tuple[ScanState, Tensor]:
+        """The initial state of S x B sequences, and the slots that each may use."""
         seeds, _, batch, _ = inputs.shape
-        state = initial_state(self.config, learned, (seeds, batch), slots, device=inputs.device, dtype=inputs.dtype)
-        if slots is None:
-            slots = torch.full((seeds, batch), self.config.memory_slots, device=inputs.device)
-        return state, slots
+        given = {"device": inputs.device, "dtype": inputs.dtype}
+        used = slots
+        if used is None:
+            used = torch.full((seeds, batch), self.config.memory_slots, device=inputs.device)
+        if learned or not (slots is None or self.config.initial_weightings == "first"):
+            return initial_state(self.config, learned, (seeds, batch), slots, **given), used
+        key = (seeds, batch, inputs.device, inputs.dtype)
+        if self._constant_start is None or self._constant_start[0] != key:  # worth keeping: it is the same every update
+            self._constant_start = (key, initial_state(self.config, {}, (seeds, batch), None, **given))
+        return self._constant_start[1], used

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tapehead.kernels.ntm_scan.contract import is_vmapped
+
 
 class SequenceModel(nn.Module, abc.ABC):
     """`y, state = model(x, state=None, lengths=None)`: x [T, B, I] or, unbatched, [T, I]; y are logits [T, B, O].
@@ -154,11 +156,6 @@ class SequenceModel(nn.Module, abc.ABC):
         costs = sequence_cost(logits, targets, mask)
         (gradient,) = torch.autograd.grad(costs.mean(dim=-1).sum(), flat)
         return costs.detach(), gradient
-
-
-def is_vmapped(tensor: Tensor) -> bool:
-    """Whether a tensor stands for many inside `torch.func.vmap`. Torch has no public way to ask."""
-    return torch._C._functorch.is_batchedtensor(tensor)
 
 
 def sequence_cost(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:

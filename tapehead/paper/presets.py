@@ -6,7 +6,7 @@ paper's in both.
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tapehead.training.config import RunConfig
 from tapehead.words import unknown
@@ -93,6 +93,8 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
     """The run of a row of the tables. `changes` are fields of `RunConfig` that replace the preset's."""
     if name not in PRESETS:
         raise ValueError(unknown("preset", name, PRESETS))
+    if recipe not in get_args(Recipe):
+        raise ValueError(unknown("recipe", recipe, get_args(Recipe)))
     row = PRESETS[name]
     settings: dict[str, Any] = {
         "task": row.task,

@@ -1,4 +1,4 @@
-"""The learning curve, in the manner of the paper's Figures 3, 7, 10, 13 and 18: cost per sequence against sequences seen."""
+"""The learning curve, in the manner of the paper's Figures 3, 7, 10, 13 and 18: cost per sequence against episodes."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tapehead.pictures import style
+from tapehead.pictures import page, style
 from tapehead.pictures.playing import source
 from tapehead.tasks import Task
+from tapehead.training.population import WINDOW
 
-WINDOW = 1000  # episodes over which "solved" is judged
 OPTIMUM_SAMPLE = 1000  # sequences behind the chance level of a paired task
 
 Numbers = NDArray[np.float64]
@@ -28,7 +28,7 @@ class Curve(NamedTuple):
 
 
 def curves(metrics: Sequence[dict[str, Any]], threshold: float) -> dict[int, Curve]:
-    """The lines of metrics.jsonl by seed. Lines are whole blocks, so a window is the fewest last blocks that fill it."""
+    """The lines of metrics.jsonl by seed. A line is a whole block, so a window is the fewest blocks that fill it."""
     points: dict[int, list[tuple[float, float]]] = {}
     for line in metrics:
         for seed, bits in zip(line["seeds"], line["bits"], strict=True):
@@ -48,41 +48,41 @@ def _curve(history: Numbers, threshold: float) -> Curve:
 @style.look()
 def draw_curves(task: Task, metrics: Sequence[dict[str, Any]]) -> Figure:
     """All seeds of a run. A seed that was solved and left keeps its last value in the median."""
-    figure = Figure(figsize=(style.WIDTH, 4.3), layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(style.WIDTH, 4.4))
+    axes = page.axes(figure, 0.8, 0.82, style.WIDTH - 0.8 - page.RIGHT, 3.0)
     by_seed = curves(metrics, task.solved_bits)
     _lines(axes, list(by_seed.values()))
     _levels(axes, task, list(by_seed.values()))
-    axes.set_title(f"{style.task_title(task.name)}: learning curve", fontsize=12, pad=10)
+    page.text(figure, 0.15, 0.3, f"{style.task_title(task.name)}: learning curve", fontsize=12)
     axes.set_xlabel("Training episodes (thousands)")
     axes.set_ylabel(f"Cost {'above the optimum ' if task.paired else ''}per sequence (bits)")
     axes.grid(axis="y", color=style.UNSCORED, linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8.5, handlelength=1.6)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, fontsize=8.5, handlelength=1.6, borderpad=0.2)
     return figure
 
 
 def _lines(axes: Axes, by_seed: list[Curve]) -> None:
     alone = len(by_seed) == 1
     for i, curve in enumerate(by_seed):
-        label = ("mean of 100 updates" if alone else "one seed") if i == 0 else None
+        label = ("mean of 100 updates" if alone else f"each seed, mean of {WINDOW:,} episodes") if i == 0 else None
         values = curve.bits if alone else curve.mean
         axes.plot(curve.episodes / 1000, values, color=style.BLUE, linewidth=0.8, alpha=0.45, label=label)
     grid = np.unique(np.concatenate([curve.episodes for curve in by_seed]))
-    median = np.nanmedian([_held(curve, grid) for curve in by_seed], axis=0)
+    median = np.median([_held(curve, grid) for curve in by_seed], axis=0)
     label = f"mean of {WINDOW:,} episodes" if alone else f"median of {len(by_seed)} seeds"
     axes.plot(grid / 1000, median, color=style.BLUE, linewidth=2.2, label=label)
     ends = [(c.episodes[c.solved] / 1000, c.mean[c.solved]) for c in by_seed if c.solved is not None]
     if ends:
         label = f"solved, after {ends[0][0] * 1000:,.0f}" if alone else f"solved ({len(ends)} of {len(by_seed)})"
-        look = {"marker": "o", "s": 34, "color": style.VERMILION, "edgecolor": style.PAPER, "linewidth": 0.8}
-        axes.scatter(*zip(*ends, strict=True), **look, zorder=3, label=label)
+        x, y = zip(*ends, strict=True)
+        axes.plot(x, y, "o", color=style.VERMILION, markersize=6.5, markeredgecolor=style.PAPER, zorder=3, label=label)
 
 
 def _held(curve: Curve, grid: Numbers) -> Numbers:
-    """A curve's mean on a common grid; behind its end, its last value."""
+    """A curve's mean on a common grid; behind its end, its last value; infinite where it is not a number."""
     place = np.searchsorted(curve.episodes, grid, side="right") - 1
-    return np.where(place < 0, np.nan, curve.mean[place.clip(0)])
+    return np.where((place < 0) | np.isnan(curve.mean[place]), np.inf, curve.mean[place])
 
 
 def _levels(axes: Axes, task: Task, by_seed: list[Curve]) -> None:
@@ -100,12 +100,18 @@ def _levels(axes: Axes, task: Task, by_seed: list[Curve]) -> None:
     axes.set_xlim(0, max(curve.episodes[-1] for curve in by_seed) * 1.02 / 1000)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     places = axes.get_yaxis_transform()
-    look = {"color": style.FAINT, "fontsize": 8.5, "va": "bottom", "transform": places}
+    look: dict[str, Any] = {
+        "color": style.FAINT,
+        "fontsize": 8.5,
+        "va": "bottom",
+        "transform": places,
+        "bbox": {"facecolor": style.PAPER, "edgecolor": "none", "pad": 1},
+    }
     for level in (chance, task.solved_bits):
         axes.axhline(level, color=style.FAINT, linewidth=0.9, linestyle=(0, (5, 4)), zorder=1)
-    axes.text(0.995, chance * 1.06, f"chance: {chance:.3g} bits", ha="right", **look)
+    axes.text(0.995, chance * 1.1, f"chance: {chance:.3g} bits", ha="right", **look)
     unit = "bit" if task.solved_bits <= 1 else "bits"
-    axes.text(0.008, task.solved_bits * 1.06, f"solved: under {task.solved_bits:g} {unit}", ha="left", **look)
+    axes.text(0.008, task.solved_bits * 1.1, f"solved: under {task.solved_bits:g} {unit}", ha="left", **look)
 
 
 def chance_level(task: Task) -> float:

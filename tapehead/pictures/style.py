@@ -1,8 +1,8 @@
 """One look for all pictures: sizes, fonts, colours, and how a figure becomes files.
 
 Figures are made without pyplot and inside `look()`, so neither a window system nor the user's own settings matter, and
-nothing is left behind. The colours of `BITS` are those of the paper's Figures 4, 5 and 8: blue for 0, red for 1, and what
-is uncertain is green or yellow. `GREYS` are those of its Figures 6 and 14: black for 0, white for 1.
+nothing is left behind. The colours of `BITS` are those of the paper's Figures 4, 5 and 8: blue for 0, red for 1, and
+what is uncertain is green or yellow. `GREYS` are those of its Figures 6 and 14: black for 0, white for 1.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib.style
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 
 WIDTH = 9.0  # inches; at the 900 pixels of a page, 9 points are then 12.5 pixels
@@ -20,11 +20,17 @@ INK = "#222222"
 FAINT = "#6b6b6b"
 PAPER = "#ffffff"
 UNSCORED = "#ececec"
-BLUE, ORANGE, GREEN, VERMILION = "#0072b2", "#e69f00", "#009e73", "#d55e00"  # Okabe and Ito's, safe for colour-blind eyes
+BLUE, ORANGE, GREEN, VERMILION = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#d55e00",
+)  # Okabe and Ito's, safe for colour-blind eyes
 
 BITS = LinearSegmentedColormap.from_list(
     "bits", ["#10207c", "#1663c7", "#21b5d8", "#62cf68", "#f4e04d", "#ef7d22", "#a50f1e"]
 ).with_extremes(bad=PAPER)
+MARKS = ListedColormap([UNSCORED, INK]).with_extremes(bad=PAPER)  # faint where nothing is marked
 GREYS = LinearSegmentedColormap.from_list("greys", ["#000000", "#ffffff"])
 SIGNED = LinearSegmentedColormap.from_list(
     "signed", ["#053b6e", "#3f8fc5", "#cfe3f0", "#ffffff", "#fbdcc8", "#e0794b", "#7a1a12"]
@@ -71,12 +77,14 @@ def look() -> Iterator[None]:
 
 @look()
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write `name`.svg and `name`.png into the folder, the same bytes for the same picture, and empty the figure."""
+    """Write `name`.svg and `name`.png into the folder, the same bytes for the same picture.
+
+    There is nothing to close: without pyplot, nobody else holds the figure.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     svg, png = folder / f"{name}.svg", folder / f"{name}.png"
     figure.savefig(svg, metadata={"Date": None, "Creator": "tapehead"})
     figure.savefig(png, metadata={"Software": "tapehead"}, dpi=DPI)
-    figure.clear()
     return [svg, png]
 
 
@@ -86,7 +94,7 @@ def task_title(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """A cost in few characters: three digits, and nothing smaller than a thousandth."""
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return "<0.001" if 0 < value < 0.001 else f"{value:.3g}"
+    """A cost in few characters: three digits, nothing smaller than a thousandth."""
+    if 0 < value < 0.0005:
+        return "<0.001"
+    return f"{value:.3f}" if value < 1 else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"

@@ -1,25 +1,29 @@
 """Checkpoints that are whole or not there.
 
-A checkpoint is a folder `step-000001200` with safetensors, JSON and other files, and a manifest with the SHA-256 of each.
-It is written under another name, flushed to the disk, manifest last, then renamed: a process killed at any moment leaves
-either the whole folder or none. Nothing is read before its hash has been compared, and nothing is a pickle.
+A checkpoint is a folder `step-000001200` with safetensors, JSON and other files, and a manifest with the SHA-256 of
+each. It is written under another name, flushed to the disk, manifest last, then renamed: a process killed at any moment
+leaves either the whole folder or none. Nothing is used before its hash has been compared, nothing is read from outside
+the folder, and nothing is a pickle.
 """
 
 import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import safetensors.torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 MANIFEST = "manifest.json"
 TENSORS = "state.safetensors"
 FACTS = "state.json"
 KEEP = 2
+MANIFEST_BYTES = 1 << 20  # a longer one is not ours
 
 
 class DamagedCheckpoint(ValueError):
@@ -35,64 +39,93 @@ class Checkpoint(NamedTuple):
 
 
 def save(folder: Path, checkpoint: Checkpoint, keep: int = KEEP) -> Path:
-    """Write a checkpoint into `folder`, then remove all but the newest `keep`."""
+    """Write a checkpoint into `folder`, then remove all but it and the `keep` - 1 before it.
+
+    Newer ones go too: the run would have gone on from them, had they not been damaged.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"step-{checkpoint.step:09d}"
     temporary = folder / f".{target.name}.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
+    try:
+        temporary.mkdir()
+        _write_files(temporary, checkpoint)
+        if target.exists() and not _is_copy(target, temporary):  # a damaged one that the run has caught up with
+            _discard(target)
+        if not target.exists():
+            temporary.rename(target)
+        sync_folder(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    others = folders(folder)
+    for other in others[: others.index(target)] + others[others.index(target) + keep :]:
+        _discard(other)
+    return target
+
+
+def _write_files(folder: Path, checkpoint: Checkpoint) -> None:
     contents = dict(checkpoint.files)
     contents[TENSORS] = safetensors.torch.save({k: v.contiguous().cpu() for k, v in checkpoint.tensors.items()})
     contents[FACTS] = json.dumps(checkpoint.facts, sort_keys=True).encode()
     for name, data in contents.items():
-        write_durably(temporary / name, data)
-    write_durably(temporary / MANIFEST, _manifest({name: sha256(data) for name, data in contents.items()}))
-    sync_folder(temporary)
-    if target.exists():  # the same step of the same run, saved before an interruption
-        shutil.rmtree(target)
-    temporary.rename(target)
+        write_durably(folder / name, data)
+    write_durably(folder / MANIFEST, _manifest({name: sha256(data) for name, data in contents.items()}))
     sync_folder(folder)
-    for old in folders(folder)[keep:]:
-        _discard(old)
-    return target
 
 
 def load(path: Path) -> Checkpoint:
     """One checkpoint, every byte of it verified."""
     try:
-        text = (path / MANIFEST).read_bytes()
+        text = _read(path, MANIFEST, limit=MANIFEST_BYTES)
         hashes = json.loads(text)["files"]
         if text != _manifest(hashes):
             raise DamagedCheckpoint(f"{path.name}/{MANIFEST} has been altered")
         contents = {}
         for name, expected in hashes.items():
-            data = (path / name).read_bytes()
+            data = _read(path, name)
             if sha256(data) != expected:
                 raise DamagedCheckpoint(f"{path.name}/{name} does not match its SHA-256")
             contents[name] = data
         tensors = safetensors.torch.load(contents.pop(TENSORS))
         facts = json.loads(contents.pop(FACTS))
+        if not isinstance(facts, dict):
+            raise DamagedCheckpoint(f"{path.name}/{FACTS} holds no facts")
         return Checkpoint(int(path.name.removeprefix("step-")), tensors, facts, contents)
     except DamagedCheckpoint:
         raise
     except FileNotFoundError as error:
         raise DamagedCheckpoint(f"{path.name}/{Path(error.filename).name} is missing") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except OSError as error:
+        raise DamagedCheckpoint(f"{path.name} cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise DamagedCheckpoint(f"{path.name} cannot be read ({type(error).__name__})") from error
+
+
+def _read(folder: Path, name: str, limit: int | None = None) -> bytes:
+    """A plain file of a checkpoint: a manifest must not lead out of its folder, nor to a link or a pipe."""
+    if name in ("", ".", "..") or set(name) & set("/\\") or not name.isprintable():
+        raise DamagedCheckpoint(f"{folder.name}/{MANIFEST} names {name[:50]!r}, which is not a file of a checkpoint")
+    found = (folder / name).lstat()
+    if not stat.S_ISREG(found.st_mode) or (limit is not None and found.st_size > limit):
+        raise DamagedCheckpoint(f"{folder.name}/{name} is not a file of a checkpoint")
+    return (folder / name).read_bytes()
 
 
 def load_newest(folder: Path) -> Checkpoint | None:
     """The newest whole checkpoint. Damaged ones are refused by name, on standard error; all damaged is an error."""
-    damaged = []
+    damaged: list[str] = []
     for path in folders(folder):
         try:
-            return load(path)
+            checkpoint = load(path)
         except DamagedCheckpoint as error:
             damaged.append(str(error))
-            print(f"tapehead: refused a damaged checkpoint: {error}; trying the one before.", file=sys.stderr)
+            continue
+        for refused in damaged:
+            print(f"tapehead: refused a damaged checkpoint: {refused}; taking {path.name}.", file=sys.stderr)
+        return checkpoint
     if damaged:
         raise DamagedCheckpoint(
-            f"none of the {len(damaged)} checkpoints in {folder} is whole; delete {folder.parent} to start anew."
+            f"no checkpoint in {folder} is whole ({'; '.join(damaged)}): delete {folder.parent} to start anew."
         )
     return None
 
@@ -138,8 +171,18 @@ def _manifest(hashes: Any) -> bytes:
     return json.dumps({"files": hashes, "sha256": sha256(body.encode())}, sort_keys=True).encode()
 
 
+def _is_copy(path: Path, other: Path) -> bool:
+    """Whether `path` is whole and has the bytes of `other`."""
+    try:
+        load(path)
+    except DamagedCheckpoint:
+        return False
+    return (path / MANIFEST).read_bytes() == (other / MANIFEST).read_bytes()
+
+
 def _discard(path: Path) -> None:
     """Remove a checkpoint; first its name, so that an interrupted removal leaves no half folder to choose."""
-    doomed = path.with_name(f".{path.name}.{os.getpid()}")
+    doomed = path.with_name(f".{path.name}.{os.getpid()}.old")
+    shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)

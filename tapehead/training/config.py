@@ -57,8 +57,11 @@ class RunConfig:
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            raise ValueError(f"seeds are {list(self.seeds)}, but a run needs one or more different numbers from 0 on.")
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds are {list(self.seeds)}, but a run needs one or more, all different.")
+        for seed in self.seeds:
+            if not 0 <= seed < 2**64:
+                raise ValueError(f"seed is {seed}, but it must lie in 0 to 2^64 - 1.")
         for name in ("episodes", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1.")
@@ -75,7 +78,7 @@ class RunConfig:
 
     @property
     def updates(self) -> int:
-        return math.ceil(self.episodes / self.batch_size)
+        return -(-self.episodes // self.batch_size)
 
     def rate(self, update: int) -> float:
         """The learning rate of an update, counted from 0."""

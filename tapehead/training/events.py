@@ -1,5 +1,5 @@
-"""TensorBoard event files, written directly: the format is length, checksum and a small protocol buffer for each scalar,
-and the package that usually writes it brings gRPC and a web server along.
+"""TensorBoard event files, written directly: the format is length, checksum and a small protocol buffer for each
+scalar, and the package that usually writes it brings gRPC and a web server along.
 
 A record is: length (uint64), masked CRC-32C of the length, the event, masked CRC-32C of the event. An event has fields
 1 wall_time (double), 2 step (varint), 3 file_version (string), 5 summary; a summary holds values (1) with tag (1) and
@@ -29,7 +29,9 @@ def append(folder: Path, line: str) -> None:
 def _line(text: str) -> bytes:
     """The events of one line of metrics: bits of every seed, and the learning rate."""
     line = json.loads(text)
-    scalars = {f"bits/seed-{seed}": bits for seed, bits in zip(line["seeds"], line["bits"], strict=True) if bits is not None}
+    scalars = {
+        f"bits/seed-{seed}": bits for seed, bits in zip(line["seeds"], line["bits"], strict=True) if bits is not None
+    }
     scalars["rate"] = line["rate"]
     values = b"".join(_bytes(1, _bytes(1, tag.encode()) + _float(2, value)) for tag, value in scalars.items())
     return _record(_double(1, float(line["episodes"])) + b"\x10" + _varint(line["episodes"]) + _bytes(5, values))

@@ -2,8 +2,8 @@
 
 Legend: K updates of a block, S seeds, B batch.
 
-All randomness is addressed by (seed, name, update), so a run that is resumed draws what it would have drawn. Blocks begin
-at multiples of BLOCK; records, metrics, checkpoints and stops happen between blocks only.
+All randomness is addressed by (seed, name, update), so a run that is resumed draws what it would have drawn. Blocks
+begin at multiples of BLOCK; records, metrics, checkpoints and stops happen between blocks only.
 """
 
 import json
@@ -51,7 +51,8 @@ class Trainer:
         self.config, self.run = config, run
         self.device = torch.device(config.device)
         self.task: Task = make_task(config.task, **config.task_options)
-        self.model: SequenceModel = make_model(config.model, self.task, config.backend, **config.model_options).to(self.device)
+        self.model: SequenceModel = make_model(config.model, self.task, config.backend, **config.model_options)
+        self.model.to(self.device)
         self.backend_in_use = self.model.backend_in_use()  # refuses a backend that cannot run here
         if config.slots is not None:
             self.model.check_slots(config.slots[1])
@@ -63,21 +64,24 @@ class Trainer:
 
     # --- one block ---------------------------------------------------------------------------------------------------
 
-    def block(self) -> None:
+    def block(self, updates: int = BLOCK) -> None:
         """Train the active seeds for one block, then record what happened."""
-        stop = min(self.updates + BLOCK, self.config.updates)
-        updates = range(self.updates, stop)
+        stop = min(self.updates + updates, self.config.updates)
+        span = range(self.updates, stop)
         seeds = [self.config.seeds[i] for i in self.population.index.tolist()]
-        data = self._sample(seeds, updates)  # [K, S, ...]
-        slots = self._sample_slots(seeds, updates)
+        data = self._sample(seeds, span)  # [K, S, ...]
+        slots = self._sample_slots(seeds, span)
+        before = self.population.snapshot()
         costs, skips = [], []
-        for k, update in enumerate(updates):
+        for k, update in enumerate(span):
             batch = Batch(*(part[k] for part in data))
             cost, skipped = self.population.step(batch, None if slots is None else slots[k], self.config.rate(update))
             costs.append(cost)
             skips.append(skipped)
         self.updates = stop
-        self._record(seeds, data, torch.stack(costs), torch.stack(skips))
+        skipped = torch.stack(skips)
+        skipped[:, self.population.put_back_broken(before)] = True
+        self._record(seeds, data, torch.stack(costs), skipped)
 
     def _sample(self, seeds: list[int], updates: range) -> Batch:
         source = stream(seeds, f"training/{self.task.name}", updates, device=self.device)
@@ -94,7 +98,8 @@ class Trainer:
         excess = excess_bits(self.task, data, costs).cpu()
         skipped = skips.sum(dim=0).cpu()
         episodes = self.updates * self.config.batch_size
-        by_seed = excess.transpose(0, 1).flatten(1)  # [S, K * B], in order of time
+        # [S, K * B], in order of time; contiguous, because sums of other layouts are rounded in another order
+        by_seed = excess.transpose(0, 1).flatten(1).contiguous()
         bits = torch.where(torch.isfinite(by_seed), by_seed, torch.nan).nanmean(dim=1)
         line = {
             "updates": self.updates,
@@ -129,7 +134,7 @@ class Trainer:
                     self.save()
                     saved_at = time.monotonic()
                     saving_took = saved_at - now
-                if asked and not self.finished:
+                if asked:
                     raise Interrupted(asked[0])
 
     def save(self) -> Path:
@@ -142,14 +147,12 @@ class Trainer:
         """Take up the newest whole checkpoint of the run, if there is one."""
         assert self.run is not None
         checkpoint = self.run.newest()
-        if checkpoint is None:
-            self.run.rewrite_metrics([])
-            return False
-        self.population.restore(checkpoint.tensors)
-        self.updates = checkpoint.facts["updates"]
-        self.metrics = checkpoint.files["metrics.jsonl"].decode().splitlines()
-        self.run.rewrite_metrics(self.metrics)
-        return True
+        if checkpoint is not None:
+            self.population.restore(checkpoint.tensors)
+            self.updates = checkpoint.facts["updates"]
+            self.metrics = checkpoint.files["metrics.jsonl"].decode().splitlines()
+        self.run.begin(self.metrics)
+        return checkpoint is not None
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class RMSpropGraves(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "clip": clip})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -37,7 +37,8 @@ class Population:
     def _choose_working(self) -> None:
         self.index = self.active.nonzero().squeeze(-1)
         everyone = bool(self.active.all())
-        self.working = self.state if everyone else self.state.select(self.rule, self.index.to(self.state.parameters.device))
+        places = self.index.to(self.state.parameters.device)
+        self.working = self.state if everyone else self.state.select(self.rule, places)
 
     def write_back(self) -> None:
         """Bring the working copy home, before the whole state is read."""
@@ -50,6 +51,23 @@ class Population:
             self.working.parameters, batch.inputs, batch.targets, batch.mask, batch.lengths, slots
         )
         return costs, self._update(self.rule, self.working, gradient, costs, rate)
+
+    def snapshot(self) -> UpdateState:
+        """A copy of the active seeds' weights and optimiser state."""
+        return self.working.select(self.rule, torch.arange(len(self.index), device=self.working.parameters.device))
+
+    def put_back_broken(self, before: UpdateState) -> Tensor:
+        """Put seeds whose weights or optimiser state are no longer finite back to a snapshot; which they were [A].
+
+        The update refuses costs and gradients that are not finite, but a finite one can overflow, and memory can fail.
+        """
+        tensors = self.working.tensors(self.rule).values()
+        finite = torch.stack([torch.isfinite(tensor).reshape(len(tensor), -1).all(dim=1) for tensor in tensors])
+        broken = ~finite.all(dim=0)
+        if bool(broken.any()):
+            rows = broken.nonzero().squeeze(-1)
+            self.working.put(self.rule, rows, before.select(self.rule, rows))
+        return broken
 
     def record(self, excess: Tensor, skipped: Tensor, episodes: int, threshold: float, early_stop: bool) -> None:
         """After a block: excess [A, episodes of the block] in bits over the best possible; skipped updates [A].
@@ -88,7 +106,13 @@ class Population:
         return named | {name: getattr(self, name) for name in records}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        for name, tensor in self.tensors().items():
+        mine = self.tensors()
+        shapes, given = ({name: tuple(t.shape) for name, t in part.items()} for part in (mine, tensors))
+        if shapes != given:
+            raise ValueError(
+                "the checkpoint holds other tensors than this run: it was made by another version of tapehead."
+            )
+        for name, tensor in mine.items():
             tensor.copy_(tensors[name])
         self._choose_working()
 

@@ -4,6 +4,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -58,7 +59,8 @@ class Progress:
         pace = done * trainer.config.batch_size / max(now - self._started_at, 1e-9)  # of one seed
         left = (trainer.config.updates - trainer.updates) * trainer.config.batch_size / max(pace, 1e-9)
         seeds = len(trainer.config.seeds)
-        recent = population.recent[:, -100:].median(dim=0).values.mean() if seeds > 1 else population.recent[0, -100:].mean()
+        recent = population.recent[:, -100:].median(dim=0).values
+        recent = recent[torch.isfinite(recent)].mean()  # there may be fewer than a hundred yet
         parts = [f"{float(recent):.3g} bits", f"{pace * max(1, int(population.active.sum())):,.0f} episodes/s"]
         if seeds > 1:
             parts.append(f"{int((population.solved_at >= 0).sum())} of {seeds} seeds solved")

@@ -7,6 +7,8 @@
     tensorboard/      the metrics again, for TensorBoard
     result.json       written last: what was learned, and the hashes of weights, optimiser state and metrics
     figures/          the pictures
+
+What a killed process left half written is cleared away by the next one.
 """
 
 import fcntl
@@ -15,6 +17,8 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,39 +26,54 @@ import torch
 
 import tapehead
 from tapehead.models import SequenceModel, make_model
-from tapehead.tasks import make_task
+from tapehead.tasks import Task, make_task
 from tapehead.training import checkpoint, events
 from tapehead.training.config import PLACE, RunConfig
+
+RESULT = {"seeds", "solved_at", "generalisation", "sha256"}
+"""What a result must hold to be shown again."""
 
 
 class Run:
     """A run's folder, locked for one process at a time."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
-        """Open the folder, or make it. A folder that holds another configuration is refused, and not touched."""
+        """Open the folder, or make it. What is refused is not touched: another run's folder, or one that was not there.
+
+        Its checkpoints are looked at later, by `newest`; until `begin` nothing but the configuration is written.
+        """
         self.folder, self.config = folder, config
-        if folder.exists() and not folder.is_dir():
-            raise ValueError(f"{folder} is a file, but a run needs a folder: choose another --out.")
-        if (folder / "config.json").exists():
+        machine(config)  # what cannot be trained leaves nothing behind
+        text = _sealed(config)
+        with _can_write(folder):
             _refuse_other(folder, config)
-        elif folder.exists() and any(p.name != "run.lock" for p in folder.iterdir()):
-            raise ValueError(f"{folder} has files in it, but no run: choose an empty or new folder with --out.")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(folder)
-            for leftover in (folder / "checkpoints").glob(".step-*"):
-                shutil.rmtree(leftover, ignore_errors=True)
-            if not (folder / "config.json").exists():
-                self.write_json("config.json", {"config": config.to_dict(), "sha256": config.hash})
-            self.write_json("env.json", environment(config))
-        except OSError as error:
-            raise ValueError(f"cannot write to {folder} ({error.strerror}): choose another folder with --out.") from error
+            made = _make(folder)
+            try:
+                self._lock = _lock(folder)
+                if not (folder / "config.json").exists():
+                    checkpoint.replace_durably(folder / "config.json", text)
+            except BaseException:
+                if made is not None:
+                    shutil.rmtree(made, ignore_errors=True)
+                raise
 
     def close(self) -> None:
         os.close(self._lock)
 
+    def begin(self, lines: list[str]) -> None:
+        """Start or go on: clear away what a killed process left, and set the metrics to those of a checkpoint."""
+        with _can_write(self.folder):
+            for leftover in (self.folder / "checkpoints").glob(".step-*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+            for leftover in self.folder.glob(".*.json*.*"):
+                leftover.unlink()
+            self.write_json("env.json", environment(self.config))
+            checkpoint.replace_durably(self.folder / "metrics.jsonl", "".join(line + "\n" for line in lines).encode())
+            events.rewrite(self.folder / "tensorboard", lines)
+
     def write_json(self, name: str, value: Any) -> None:
-        checkpoint.replace_durably(self.folder / name, (json.dumps(value, indent=2) + "\n").encode())
+        with _can_write(self.folder):
+            checkpoint.replace_durably(self.folder / name, (json.dumps(value, indent=2) + "\n").encode())
 
     def save(self, point: checkpoint.Checkpoint) -> Path:
         try:
@@ -66,34 +85,59 @@ class Run:
             ) from error
 
     def newest(self) -> checkpoint.Checkpoint | None:
-        point = checkpoint.load_newest(self.folder / "checkpoints")
-        if point is not None and point.facts.get("config") != self.config.hash:
-            raise ValueError(f"the checkpoints in {self.folder} belong to another configuration: choose another --out.")
-        return point
-
-    def rewrite_metrics(self, lines: list[str]) -> None:
-        """Set the metrics to those of a checkpoint; what a killed process wrote after it is written again."""
-        checkpoint.replace_durably(self.folder / "metrics.jsonl", "".join(line + "\n" for line in lines).encode())
-        events.rewrite(self.folder / "tensorboard", lines)
+        return newest(self.folder, self.config)
 
     def append_metrics(self, line: str) -> None:
-        with (self.folder / "metrics.jsonl").open("a") as file:
-            file.write(line + "\n")
-        events.append(self.folder / "tensorboard", line)
+        with _can_write(self.folder):
+            with (self.folder / "metrics.jsonl").open("a") as file:
+                file.write(line + "\n")
+            events.append(self.folder / "tensorboard", line)
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What a finished run wrote."""
-        path = self.folder / "result.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        """What a finished run wrote; None if it is not there or cannot be read, and has to be made again."""
+        return read_result(self.folder)
+
+
+@contextmanager
+def _can_write(folder: Path) -> Iterator[None]:
+    """Disk full, folder gone, no permission: one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"cannot write to {folder} ({error.strerror}); what was saved before is untouched: make room or permission "
+            "and run the same command again, or choose another folder with --out."
+        ) from error
+
+
+def _make(folder: Path) -> Path | None:
+    """Make a folder and those above it; the topmost that was not there."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+    return missing[-1] if missing else None
 
 
 def _refuse_other(folder: Path, config: RunConfig) -> None:
+    """Refuse a folder that holds anything but this run, or nothing."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, but a run needs a folder: choose another --out.")
+    if not (folder / "config.json").exists():
+        # A process killed in its first moments leaves its lock and perhaps half a configuration.
+        if folder.exists() and any(p.name != "run.lock" and ".config.json." not in p.name for p in folder.iterdir()):
+            raise ValueError(f"{folder} has files in it, but no run: choose an empty or new folder with --out.")
+        return
     there = read_config(folder)
     if there.hash == config.hash:
         return
     for name, value in there.to_dict().items():
-        if name not in PLACE and value != config.to_dict()[name]:
+        if name not in PLACE and json.dumps(value) != json.dumps(config.to_dict()[name]):
             raise ValueError(
                 f"{folder} holds a run with {name} = {value}, not {config.to_dict()[name]}: choose another --out, "
                 "or repeat its settings to go on with it."
@@ -110,18 +154,49 @@ def _lock(folder: Path) -> int:
     return descriptor
 
 
+def _sealed(config: RunConfig) -> bytes:
+    """The only valid text of config.json. `sha256` is of what the run computes, `seal` of every setting."""
+    settings = config.to_dict()
+    seal = checkpoint.sha256(json.dumps(settings, sort_keys=True).encode())
+    return (json.dumps({"config": settings, "sha256": config.hash, "seal": seal}, indent=2) + "\n").encode()
+
+
 def read_config(folder: Path) -> RunConfig:
-    """The configuration of a run, verified against its hash."""
+    """The configuration of a run, every byte of it verified."""
     try:
-        stored = json.loads((folder / "config.json").read_text())
-        config = RunConfig.from_dict(stored["config"])
-        if stored["sha256"] != config.hash:
+        text = (folder / "config.json").read_bytes()
+        config = RunConfig.from_dict(json.loads(text)["config"])
+        if text != _sealed(config):
             raise ValueError("its hash does not match")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{folder} holds no run (no config.json): give the folder of a run.") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder}/config.json is damaged ({error}): restore it, or train into another --out.") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        damage = f"{folder}/config.json is damaged ({error})"
+        raise ValueError(f"{damage}: restore it, or train into another --out.") from error
     return config
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """The result of a finished run; None if there is none that can be read."""
+    try:
+        result = json.loads((folder / "result.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return result if isinstance(result, dict) and result.keys() >= RESULT else None
+
+
+def newest(folder: Path, config: RunConfig) -> checkpoint.Checkpoint | None:
+    """The newest whole checkpoint of a run, if it has one yet."""
+    point = checkpoint.load_newest(folder / "checkpoints")
+    if point is not None and point.facts.get("config") != config.hash:
+        raise ValueError(f"the checkpoints in {folder} belong to another configuration: choose another folder.")
+    return point
+
+
+def machine(config: RunConfig) -> tuple[Task, SequenceModel]:
+    """The task and the model of a run."""
+    task = make_task(config.task, **config.task_options)
+    return task, make_model(config.model, task, **config.model_options)
 
 
 def environment(config: RunConfig) -> dict[str, Any]:
@@ -142,14 +217,13 @@ def load(path: str | Path, seed: int | None = None) -> SequenceModel:
     """The trained machine of a run's folder; `seed` chooses one of a population (the first by default)."""
     folder = Path(path)
     config = read_config(folder)
+    _, model = machine(config)
     seed = config.seeds[0] if seed is None else seed
     if seed not in config.seeds:
         raise ValueError(f"seed {seed} is not in {folder}: it has {', '.join(map(str, config.seeds))}.")
-    point = checkpoint.load_newest(folder / "checkpoints")
+    point = newest(folder, config)
     if point is None:
         raise ValueError(f"{folder} has no checkpoint yet: train it first.")
-    task = make_task(config.task, **config.task_options)
-    model = make_model(config.model, task, **config.model_options)
     model.load_flat(delivered(point)[config.seeds.index(seed)])
     return model.eval()
 

@@ -196,6 +196,11 @@ def check_shapes(
             raise ValueError(f"{name} is {tensor.dtype}, but the parameters are {parameters.dtype}: convert one of them.")
 
 
+def is_vmapped(tensor: Tensor) -> bool:
+    """Whether a tensor stands for many inside `torch.func.vmap`. Torch has no public way to ask."""
+    return torch._C._functorch.is_batchedtensor(tensor)
+
+
 def full_slots(state: ScanState) -> Tensor:
     """The `slots` argument of a scan that uses the whole tape: [S, B]."""
     shape = state.memory.shape

@@ -52,7 +52,7 @@ RELAXED = frozenset({"reassoc", "contract", "arcp", "nsz", "afn"})
 
 def compiled(function: Function) -> Function:
     """Part of the kernel; compiled together with `_run`, which is the only function that Python calls."""
-    result: Function = numba.njit(fastmath=set(RELAXED), nogil=True)(function)
+    result: Function = numba.njit(fastmath=set(RELAXED), nogil=True, error_model="numpy")(function)
     return result
 
 
@@ -1215,7 +1215,11 @@ def _norm_limit(like: Any) -> Any:
 @overload(_norm_limit)  # type: ignore[untyped-decorator]
 def _norm_limit_overload(like: Any) -> Any:
     limit = 1e36 if like.dtype is numba.types.float32 else 1e300
-    return lambda like: limit
+
+    def constant(like: Any) -> Any:
+        return limit
+
+    return constant
 
 
 @compiled
@@ -1882,9 +1886,9 @@ def _run_python(sizes: Array, table: Array, clip: float, scratch: Array, seed: i
 def _jit_run() -> Any:
     """`_run`, cached on disk where numba finds a folder that it may write to."""
     try:
-        return numba.njit(fastmath=set(RELAXED), nogil=True, cache=True)(_run_python)
+        return numba.njit(fastmath=set(RELAXED), nogil=True, error_model="numpy", cache=True)(_run_python)
     except RuntimeError:  # "cannot cache function: no locator available"
-        return numba.njit(fastmath=set(RELAXED), nogil=True)(_run_python)
+        return numba.njit(fastmath=set(RELAXED), nogil=True, error_model="numpy")(_run_python)
 
 
 _run = _jit_run()
@@ -2051,21 +2055,7 @@ def _plan(spec: ScanSpec, seeds: int, steps: int, batch: int, slots: int, mode: 
     face, outs = spec.interface_size, spec.output_size
     first_p = gates * (first_width + 1)
     interface_p = first_p + (layers - 1) * gates * (next_width + 1)
-    record = _Offsets(
-        v_at=(first_width + (layers - 1) * next_width) * kept_steps,
-        gates_at=layers * kept_steps * gates,
-        tanh_at=layers * kept_steps * c * lstm,
-        cells_at=layers * (kept_steps + 1) * c * lstm,
-        summary_at=kept_steps * summary,
-        raw_at=kept_steps * face,
-        ask_at=kept_steps * asks,
-        logits_at=kept_steps * outs,
-        similarity_at=kept_steps * heads * n,
-        content_at=kept_steps * heads * n,
-        weighting_at=(kept_steps + 1) * heads * n,
-        norms_at=(kept_steps + 1) * n,
-        memory_at=0 if mode == "forward" else (steps + segment - 1) // segment * m * n,
-    )
+    record = _record(spec, kept_steps, slots, 0 if mode == "forward" else segment)
     work = _Offsets(
         hidden_w=layers * c,
         reads_w=r * m,
@@ -2164,9 +2154,31 @@ class _Offsets:
             self.size += (size + 15) // 16 * 16
 
 
+def _record(spec: ScanSpec, steps: int, slots: int, segment: int) -> _Offsets:
+    """The parts of a row's record; segment 0 keeps no memories."""
+    c, m, lstm, layers = spec.controller_size, spec.memory_width, spec.controller == "lstm", spec.controller_layers
+    heads, reads = spec.read_heads + spec.write_heads, spec.read_heads * m
+    asks = heads * (m + 5 + 2 * spec.shift_range) + spec.write_heads * (2 * m + 1)
+    return _Offsets(
+        v_at=(spec.input_size + reads + c * lstm + (layers - 1) * (c + c * lstm)) * steps,
+        gates_at=layers * steps * (4 * c if lstm else c),
+        tanh_at=layers * steps * c * lstm,
+        cells_at=layers * (steps + 1) * c * lstm,
+        summary_at=steps * (c + reads),
+        raw_at=steps * spec.interface_size,
+        ask_at=steps * asks,
+        logits_at=steps * spec.output_size,
+        similarity_at=steps * heads * slots,
+        content_at=steps * heads * slots,
+        weighting_at=(steps + 1) * heads * slots,
+        norms_at=(steps + 1) * slots,
+        memory_at=(steps + segment - 1) // segment * m * slots if segment else 0,
+    )
+
+
 def record_size(spec: ScanSpec, steps: int, slots: int) -> int:
-    """Numbers that one sequence's record holds, the last dimension of `kept`."""
-    return _plan(spec, 1, steps, 1, slots, "keep")[0].record
+    """Numbers that one sequence's record holds: the last dimension of `kept`."""
+    return _record(spec, steps, slots, SEGMENT).size
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -267,9 +267,10 @@ class Plan:
         for backward in (False, True):
             need = self.working_bytes(backward)
             if need > self.shared_limit:
+                word = "backward" if backward else "forward"
                 return (
-                    f"the GPU kernel does not fit this machine: its {'backward' if backward else 'forward'} pass needs "
-                    f"{need} bytes of shared memory beside the weights, and this device gives a block {self.shared_limit}."
+                    f"the GPU kernel does not fit this machine: its {word} pass needs {need} bytes of shared memory "
+                    f"beside the weights, and this device gives a block {self.shared_limit}."
                 )
         return None
 
@@ -282,7 +283,10 @@ class Plan:
         offsets = self.parameter_offsets()
         jobs: list[dict[str, int]] = []
 
-        def job(d_column: int, rows: int, source: int, column: int, columns: int, later: int, at: int, stride: int, bias: int) -> None:
+        def job(
+            d_column: int, rows: int, source: int, column: int, columns: int, later: int, at: int, stride: int,
+            bias: int,
+        ) -> None:  # fmt: skip
             jobs.append(
                 dict(
                     d_column=d_column, rows=rows, source=source, column=column, columns=columns, later=later, at=at,

@@ -24,11 +24,16 @@ constexpr int PADDED_WIDTH = COLUMNS * LANES_PER_SLOT;
 constexpr int TEAMS = THREADS / LANES_PER_SLOT;
 constexpr int OUTPUT_WIDTH = UNITS + (OUTPUT_READS ? READS : 0);
 constexpr int UP4_UNITS = (UNITS + 3) / 4 * 4, UP4_INTERFACE = (INTERFACE + 3) / 4 * 4, UP4_TAPE = (TAPE + 3) / 4 * 4;
-constexpr int SCALARS = 4 + TAPS;  // per head in shared memory: strength, gate, sharpening, write gate, raw shifts
+constexpr int HEAD_SCALARS = 4 + TAPS;  // per head in shared memory: strength, gate, sharpening, write gate, raw shifts
 constexpr float NORM_EPSILON = 1e-12f, SHARPEN_EPSILON = 1e-20f;
 constexpr bool AHEAD = HEADS <= 4;  // load the next step's slot records one step early; many heads lack the registers
 
 #define UNROLL _Pragma("unroll")
+
+template <int INDEX>
+struct Piece {
+  static constexpr int index = INDEX;
+};
 
 struct State {
   float *memory, *read_weightings, *write_weightings, *reads, *hidden, *cell;
@@ -402,11 +407,11 @@ __device__ __forceinline__ float* asked_place(Entry e, float* keys, float* erase
   const int writer = e.head - READ_HEADS;
   switch (e.field) {
     case KEY: return keys + e.head * PADDED_WIDTH + e.index;
-    case STRENGTH: return scalars + e.head * SCALARS;
-    case GATE: return scalars + e.head * SCALARS + 1;
-    case SHARPENING: return scalars + e.head * SCALARS + 2;
-    case WRITE_GATE_: return scalars + e.head * SCALARS + 3;
-    case SHIFT: return scalars + e.head * SCALARS + 4 + e.index;
+    case STRENGTH: return scalars + e.head * HEAD_SCALARS;
+    case GATE: return scalars + e.head * HEAD_SCALARS + 1;
+    case SHARPENING: return scalars + e.head * HEAD_SCALARS + 2;
+    case WRITE_GATE_: return scalars + e.head * HEAD_SCALARS + 3;
+    case SHIFT: return scalars + e.head * HEAD_SCALARS + 4 + e.index;
     case ERASE_: return erase + writer * PADDED_WIDTH + e.index;
     default: return add + writer * PADDED_WIDTH + e.index;
   }
@@ -435,33 +440,1095 @@ __device__ __forceinline__ int around(int slot, int slots) {  // slot modulo slo
   return slot;
 }
 
-// Eq. 6 for one slot: the cosine, and what its gradient needs.
-struct Cosine {
-  float value;
-  float inverse;    // 1 / (|k| |row|), times the row's scale: d value / d (k . row), for the scaled key
-  float row_scale;  // 1 / max(1, largest entry)
-  float row_norm;   // squared norm of the scaled row, with epsilon
+// Eq. 6: a vector with an entry above one is scaled down to it, so that squares cannot overflow.
+struct Norm {
+  float scale, squared;  // 1 / max(1, largest entry); squared norm of the scaled vector, with epsilon
 };
-struct KeyNorm {
-  float scale, squared;
-};
-__device__ __forceinline__ KeyNorm key_norm(const float* key) {
+__device__ __forceinline__ Norm team_norm(const float (&v)[COLUMNS], bool within_one) {
   float squared = 0, most = 0;
   UNROLL for (int i = 0; i < COLUMNS; i++) {
-    squared += key[i] * key[i];
-    most = fmaxf(most, fabsf(key[i]));
+    squared += v[i] * v[i];
+    most = fmaxf(most, fabsf(v[i]));
   }
-  KeyNorm norm;
+  Norm norm;
   norm.scale = 1.0f;
-  if (!KEY_TANH) {
+  squared = team_sum(squared);
+  if (!within_one) {
     most = team_max(most);
-    if (most > 1.0f) norm.scale = quotient(1.0f, most);
-    if (most > 1e15f) {
-      squared = 0;
-      UNROLL for (int i = 0; i < COLUMNS; i++) squared += key[i] * norm.scale * (key[i] * norm.scale);
-      squared = squared / (norm.scale * norm.scale);
+    if (most > 1.0f) norm.scale = 1.0f / most;
+    if (__any_sync(0xffffffffu, most > 1e15f)) {  // the squares may have overflowed
+      float again = 0;
+      UNROLL for (int i = 0; i < COLUMNS; i++) again += v[i] * norm.scale * (v[i] * norm.scale);
+      squared = team_sum(again);
+    } else {
+      squared *= norm.scale * norm.scale;
     }
   }
-  norm.squared = team_sum(squared) * norm.scale * norm.scale + NORM_EPSILON;
+  norm.squared = squared + NORM_EPSILON;
   return norm;
+}
+__device__ __forceinline__ float team_dot(const float (&a)[COLUMNS], const float (&b)[COLUMNS], float scale) {
+  float dot = 0;
+  UNROLL for (int i = 0; i < COLUMNS; i++) dot += a[i] * (b[i] * scale);
+  return team_sum(dot);
+}
+__device__ __forceinline__ void load_columns(float (&v)[COLUMNS], const float* padded, const Place& at) {
+  UNROLL for (int i = 0; i < COLUMNS; i++) v[i] = padded[at.first_column + i];
+}
+
+// ---------------------------------------------------------------------------------------------- forward
+
+namespace forward_pass {
+using namespace forward_layout;
+
+__device__ __forceinline__ bool healthy(float sum) { return sum > 1e-25f && sum < 1e30f; }
+
+// A softmax whose sum was not healthy, again with its largest exponent taken off. Rare, so the barriers do not matter.
+__device__ __noinline__ float softmax_with_maximum(const float* exponent, float* e, float* chain, const Place at) {
+  float most = -3.4e38f;
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) most = at.active(s) ? fmaxf(most, exponent[s]) : most;
+  most = slots_max(most);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) chain[at.warp] = most;
+  __syncthreads();
+  for (int w = 0; w < SLOT_WARPS; w++) most = fmaxf(most, chain[w]);
+  __syncthreads();
+  float sum = 0;
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) sum += e[s] = at.active(s) ? expf(exponent[s] - most) : 0.0f;
+  sum = slots_sum(sum);
+  if (threadIdx.x % 32 == 0) chain[at.warp] = sum;
+  __syncthreads();
+  sum = sum_of_warps(chain);
+  __syncthreads();
+  return sum;
+}
+
+// Through copies, so that the arrays of the usual path stay in registers.
+__device__ __forceinline__ float softmax_again(const float (&exponent)[SLOTS_PER_THREAD], float (&e)[SLOTS_PER_THREAD], float* chain, const Place& at) {
+  float from[SLOTS_PER_THREAD], to[SLOTS_PER_THREAD];
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) from[s] = exponent[s];
+  const float sum = softmax_with_maximum(from, to, chain, at);
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) e[s] = to[s];
+  return sum;
+}
+
+// Eqs. 5 to 9 for heads FIRST .. FIRST + COUNT on the memory in `rows`. The two callables
+// are work that does not depend on any of it, for places where the threads would wait.
+template <int FIRST, int COUNT, class First, class Second>
+__device__ __forceinline__ void address(float* shared, const Rows& rows, float (&w)[COUNT][SLOTS_PER_THREAD], float4* records, const Place& at, First idle_first, Second idle_second) {
+  float e[COUNT][SLOTS_PER_THREAD], exponent[COUNT][SLOTS_PER_THREAD];
+  const bool teller = threadIdx.x % 32 == 0;
+  Norm row[SLOTS_PER_THREAD];
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) row[s] = team_norm(rows[s], false);
+  UNROLL for (int h = 0; h < COUNT; h++) {
+    const int head = FIRST + h;
+    float key[COLUMNS];
+    load_columns(key, shared + KEYS + head * PADDED_WIDTH, at);
+    const Norm norm = team_norm(key, KEY_TANH);
+    const float strength = shared[SCALARS + head * HEAD_SCALARS];
+    float sum = 0;
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      const float cosine = team_dot(key, rows[s], row[s].scale) * norm.scale * rsqrtf(row[s].squared * norm.squared);
+      exponent[h][s] = strength * cosine;
+      sum += e[h][s] = at.active(s) ? expf(strength * (cosine - 1.0f)) : 0.0f;  // a cosine is at most one
+      if (at.leader && at.active(s)) shared[EXPONENTIALS + head * UP4_TAPE + at.slot(s)] = e[h][s];
+    }
+    sum = slots_sum(sum);
+    if (teller) shared[CHAIN_FIRST + head * WARPS + at.warp] = sum;
+  }
+  idle_first();
+  __syncthreads();
+  UNROLL for (int h = 0; h < COUNT; h++) {
+    const int head = FIRST + h;
+    const float* scalars = shared + SCALARS + head * HEAD_SCALARS;
+    float sum = sum_of_warps(shared + CHAIN_FIRST + head * WARPS);
+    if (!healthy(sum)) {
+      sum = softmax_again(exponent[h], e[h], shared + CHAIN_FIRST + head * WARPS, at);
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++)
+        if (at.leader && at.active(s)) shared[EXPONENTIALS + head * UP4_TAPE + at.slot(s)] = e[h][s];
+      __syncthreads();
+    }
+    const float inverse = quotient(1.0f, sum), gate = scalars[1], sharpening = scalars[2];
+    const float* exponentials = shared + EXPONENTIALS + head * UP4_TAPE;
+    const float* previous = shared + PREVIOUS + head * UP4_TAPE;
+    float shifts[TAPS];
+    shift_weights(scalars, shifts);
+    float again = 0;
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      float shifted = 0, own_previous = 0;
+      if (at.active(s)) {
+        UNROLL for (int j = 0; j < TAPS; j++) {
+          const int from = around(at.slot(s) - (j - SHIFT_RANGE), at.slots);
+          shifted += shifts[j] * (gate * (inverse * exponentials[from]) + (1.0f - gate) * previous[from]);
+        }
+        own_previous = previous[at.slot(s)];
+      }
+      if (records && at.leader && at.active(s)) {  // the new weight follows below
+        records[head * TAPE + at.slot(s)] = make_float4(e[h][s] * inverse, shifted, 0.0f, own_previous);
+      }
+      exponent[h][s] = sharpening * logf(shifted + SHARPEN_EPSILON);
+      again += e[h][s] = at.active(s) ? expf(exponent[h][s]) : 0.0f;
+    }
+    again = slots_sum(again);
+    if (teller) shared[CHAIN_SECOND + head * WARPS + at.warp] = again;
+  }
+  idle_second();
+  __syncthreads();
+  UNROLL for (int h = 0; h < COUNT; h++) {
+    const int head = FIRST + h;
+    float sum = sum_of_warps(shared + CHAIN_SECOND + head * WARPS);
+    if (!healthy(sum)) sum = softmax_again(exponent[h], e[h], shared + CHAIN_SECOND + head * WARPS, at);
+    const float inverse = quotient(1.0f, sum);
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      w[h][s] = e[h][s] * inverse;
+      if (at.leader && at.active(s)) {
+        shared[PREVIOUS + head * UP4_TAPE + at.slot(s)] = w[h][s];
+        if (records) ((float*)(records + head * TAPE + at.slot(s)))[2] = w[h][s];
+      }
+    }
+  }
+}
+
+// Eqs. 3 and 4.
+__device__ __forceinline__ void write(float* shared, Rows& rows, const float (&w)[WRITE_HEADS][SLOTS_PER_THREAD], const Place& at) {
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+    float kept[COLUMNS], added[COLUMNS];
+    UNROLL for (int i = 0; i < COLUMNS; i++) kept[i] = 1.0f, added[i] = 0.0f;
+    UNROLL for (int h = 0; h < WRITE_HEADS; h++) {
+      const float effective = WRITE_GATE ? shared[SCALARS + (READ_HEADS + h) * HEAD_SCALARS + 3] * w[h][s] : w[h][s];
+      const float* erase = shared + ERASE + h * PADDED_WIDTH + at.first_column;
+      const float* add = shared + ADD + h * PADDED_WIDTH + at.first_column;
+      UNROLL for (int i = 0; i < COLUMNS; i++) {
+        kept[i] *= 1.0f - effective * erase[i];
+        added[i] += effective * add[i];
+      }
+    }
+    UNROLL for (int i = 0; i < COLUMNS; i++)
+      if (at.active(s)) rows[s][i] = rows[s][i] * kept[i] + added[i];
+  }
+}
+
+// Eq. 2: partial sums of each warp's slots.
+__device__ __forceinline__ void read(float* shared, const Rows& rows, const float (&w)[READ_HEADS][SLOTS_PER_THREAD], const Place& at) {
+  UNROLL for (int h = 0; h < READ_HEADS; h++) {
+    float sums[COLUMNS];
+    UNROLL for (int i = 0; i < COLUMNS; i++) {
+      sums[i] = 0;
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) sums[i] += w[h][s] * rows[s][i];
+    }
+    float* target = shared + READ_PARTIALS + (at.warp * READ_HEADS + h) * PADDED_WIDTH + at.first_column;
+    store_slot_sums(sums, target, at.warp < SLOT_WARPS);
+  }
+}
+
+struct Weights {
+  Product_BELOW_FIRST below_first;
+  Product_INTERFACE interface;
+  Product_BELOW_UPPER below_upper[LAYERS > 1 ? LAYERS - 1 : 1];
+  Product_RECURRENT recurrent[LSTM ? LAYERS : 1];
+};
+__device__ __forceinline__ float* recurrent_weights(float* shared, int layer) { return shared + WEIGHTS_RECURRENT + layer * Product_RECURRENT::WEIGHTS; }
+__device__ __forceinline__ float* upper_weights(float* shared, int layer) { return shared + WEIGHTS_BELOW_UPPER + (layer - 1) * Product_BELOW_UPPER::WEIGHTS; }
+__device__ __forceinline__ float* recurrent_vector(float* shared, int layer) { return shared + VECTOR_RECURRENT + layer * Product_RECURRENT::VECTOR; }
+__device__ __forceinline__ float* upper_vector(float* shared, int layer) { return shared + VECTOR_BELOW_UPPER + (layer - 1) * Product_BELOW_UPPER::VECTOR; }
+__device__ __forceinline__ const float4* recurrent_packed(const float4* packed, int layer) { return packed + PACKED_RECURRENT + layer * Product_RECURRENT::STREAMED * Product_RECURRENT::ACTIVE; }
+__device__ __forceinline__ const float4* upper_packed(const float4* packed, int layer) { return packed + PACKED_BELOW_UPPER + (layer - 1) * Product_BELOW_UPPER::STREAMED * Product_BELOW_UPPER::ACTIVE; }
+
+// A unit's new hidden value, to all who will read it.
+__device__ __forceinline__ void spread_hidden(float* shared, int layer, int unit, float hidden) {
+  if (LSTM) recurrent_vector(shared, layer)[Product_RECURRENT::position(unit)] = hidden;
+  if (layer + 1 < LAYERS) upper_vector(shared, layer + 1)[Product_BELOW_UPPER::position(unit)] = hidden;
+  else shared[VECTOR_INTERFACE + Product_INTERFACE::position(unit)] = hidden;
+}
+
+// One layer's units, from the partial sums of its gates.
+__device__ __forceinline__ void units(float* shared, int layer, int t, const Kept& kept, bool keep) {
+  for (int unit = threadIdx.x; unit < UNITS; unit += THREADS) {
+    float hidden;
+    if (LSTM) {
+      const float4 raw = Product_RECURRENT::total_of_group(shared + PARTIALS, unit);
+      const float i = sigmoid(raw.x), f = sigmoid(raw.y), g = tanhf(raw.z), o = sigmoid(raw.w);
+      float& cell = shared[CELL + layer * UNITS + unit];
+      const float next = f * cell + i * g;
+      cell = next;
+      hidden = o * tanhf(next);
+      if (keep) {
+        ((float4*)kept.gates(t, layer))[unit] = make_float4(i, f, g, o);
+        kept.cells(t, layer)[unit] = next;
+      }
+    } else {
+      hidden = tanhf(layer == 0 ? Product_BELOW_FIRST::total(shared + PARTIALS, unit) : Product_BELOW_UPPER::total(shared + PARTIALS, unit));
+    }
+    spread_hidden(shared, layer, unit, hidden);
+    kept.before(t + 1)[READS + layer * UNITS + unit] = hidden;
+  }
+}
+
+// Logits of all steps from the kept rows and, where there are targets, the cost and its gradient.
+__device__ void output_layer(const Arguments& a, float* shared, const Kept& kept, const Place& at) {
+  const float* weight = a.parameters + (long long)at.seed * PARAMETERS + OUTPUT_WEIGHT;
+  const float* bias = a.parameters + (long long)at.seed * PARAMETERS + OUTPUT_BIAS;
+  float cost = 0;
+  for (int i = threadIdx.x; i < a.steps * OUTPUTS; i += THREADS) {
+    const int t = i / OUTPUTS, o = i % OUTPUTS;
+    const long long step = ((long long)at.seed * a.steps + t) * a.batch + at.row;
+    float logit = 0, slope = 0;
+    if (t < at.length) {
+      const float* row = kept.before(t + 1);
+      float sums[4] = {bias[o], 0, 0, 0};
+#pragma unroll 4
+      for (int k = 0; k < UNITS; k++) sums[k % 4] += weight[o * OUTPUT_WIDTH + k] * row[READS + (LAYERS - 1) * UNITS + k];
+      if (OUTPUT_READS) {
+#pragma unroll 4
+        for (int k = 0; k < READS; k++) sums[k % 4] += weight[o * OUTPUT_WIDTH + UNITS + k] * row[k];
+      }
+      logit = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      if (a.targets && a.mask[step] != 0.0f) {
+        const float target = a.targets[step * OUTPUTS + o], weight_of_step = a.mask[step];
+        cost += weight_of_step * (fmaxf(logit, 0.0f) - logit * target + log1pf(expf(-fabsf(logit))));
+        slope = weight_of_step * (sigmoid(logit) - target) / a.batch;
+      }
+    }
+    if (a.outputs) a.outputs[step * OUTPUTS + o] = logit;
+    if (a.targets) a.d_outputs[step * OUTPUTS + o] = slope;
+  }
+  if (a.targets) {
+    UNROLL for (int bit = 1; bit < 32; bit *= 2) cost += from_lane(cost, bit);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) shared[PARTIALS + at.warp] = cost;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      float sum = 0;
+      for (int w = 0; w < WARPS; w++) sum += shared[PARTIALS + w];
+      a.costs[at.sequence] = sum;
+    }
+  }
+}
+
+__device__ __forceinline__ void load_weights(Weights& weights, const float* p, float* shared) {
+  weights.below_first.load(BelowWeight{p, 0}, shared + WEIGHTS_BELOW_FIRST);
+  weights.interface.load(InterfaceWeight{p}, shared + WEIGHTS_INTERFACE);
+  UNROLL for (int layer = 1; layer < LAYERS; layer++) weights.below_upper[layer - 1].load(BelowWeight{p, layer}, upper_weights(shared, layer));
+  if constexpr (LSTM) UNROLL for (int layer = 0; layer < LAYERS; layer++) weights.recurrent[layer].load(RecurrentWeight{p, layer}, recurrent_weights(shared, layer));
+}
+
+__device__ __forceinline__ void run(const Arguments& a, Weights& weights, float* shared, long long sequence) {
+  const Place at = place_of(a, sequence);
+  const int thread = threadIdx.x;
+  const float4* packed = a.packed + (long long)at.seed * PACKED_TOTAL;
+  const Kept kept{a.kept + sequence * a.kept_size, a.steps};
+  Rows rows;
+  load_memory(rows, a.initial.memory, at);
+  for (int i = thread; i < HEADS * TAPE; i += THREADS) {
+    const int head = i / TAPE, slot = i % TAPE;
+    shared[PREVIOUS + head * UP4_TAPE + slot] = head < READ_HEADS ? a.initial.read_weightings[(sequence * READ_HEADS + head) * TAPE + slot]
+                                                                  : a.initial.write_weightings[(sequence * WRITE_HEADS + head - READ_HEADS) * TAPE + slot];
+  }
+  for (int i = thread; i < READS; i += THREADS) {
+    const float value = a.initial.reads[sequence * READS + i];
+    shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(INPUTS + i)] = value;
+    kept.before(0)[i] = value;
+  }
+  if (LSTM) {
+    for (int i = thread; i < LAYERS * UNITS; i += THREADS) {
+      const float hidden = a.initial.hidden[sequence * LAYERS * UNITS + i];
+      recurrent_vector(shared, i / UNITS)[Product_RECURRENT::position(i % UNITS)] = hidden;
+      kept.before(0)[READS + i] = hidden;
+      shared[CELL + i] = a.initial.cell[sequence * LAYERS * UNITS + i];
+    }
+  }
+  const float* input = a.inputs + ((long long)at.seed * a.steps * a.batch + at.row) * INPUTS;
+  if (thread < INPUTS && at.length > 0) shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(thread)] = input[thread];
+  __syncthreads();
+  float4 gates[LSTM ? LAYERS : 1];  // partial sums for the next step
+  auto background = [&](auto piece) {
+    if constexpr (LSTM) {
+      UNROLL for (int layer = 0; layer < LAYERS; layer++) {
+        if (piece.index == 0) gates[layer] = make_float4(0, 0, 0, 0);
+        weights.recurrent[layer].template piece<decltype(piece)::index, 4>(gates[layer], recurrent_vector(shared, layer), recurrent_weights(shared, layer), recurrent_packed(packed, layer));
+      }
+    }
+  };
+  background(Piece<0>{});
+  background(Piece<1>{});
+  background(Piece<2>{});
+  background(Piece<3>{});
+  for (int t = 0; t < at.length; t++) {
+    input += (long long)a.batch * INPUTS;
+    const float next_input = thread < INPUTS && t + 1 < at.length ? input[thread] : 0.0f;
+    UNROLL for (int layer = 0; layer < LAYERS; layer++) {
+      float4 sum = LSTM ? gates[LSTM ? layer : 0] : make_float4(0, 0, 0, 0);
+      if (layer == 0) {
+        weights.below_first.template piece<0, 1>(sum, shared + VECTOR_BELOW_FIRST, shared + WEIGHTS_BELOW_FIRST, packed + PACKED_BELOW_FIRST);
+        weights.below_first.store(sum, shared + PARTIALS);
+      } else {
+        const Product_BELOW_UPPER& product = weights.below_upper[layer > 0 ? layer - 1 : 0];
+        product.template piece<0, 1>(sum, upper_vector(shared, layer), upper_weights(shared, layer), upper_packed(packed, layer));
+        product.store(sum, shared + PARTIALS);
+      }
+      __syncthreads();
+      units(shared, layer, t, kept, a.keep);
+      __syncthreads();
+    }
+    {
+      float4 sum = make_float4(0, 0, 0, 0);
+      weights.interface.template piece<0, 1>(sum, shared + VECTOR_INTERFACE, shared + WEIGHTS_INTERFACE, packed + PACKED_INTERFACE);
+      weights.interface.store(sum, shared + PARTIALS);
+    }
+    __syncthreads();
+    for (int o = thread; o < INTERFACE; o += THREADS) {
+      const float raw = Product_INTERFACE::total(shared + PARTIALS, o);
+      const Entry entry = entry_of(o);
+      const float asked = activation(entry, clipped(raw));
+      *asked_place(entry, shared + KEYS, shared + ERASE, shared + ADD, shared + SCALARS) = asked;
+      if (a.keep) {
+        kept.raw(t)[o] = raw;
+        kept.asked(t)[o] = asked;
+      }
+    }
+    if (thread < INPUTS) shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(thread)] = next_input;
+    __syncthreads();
+    float4* records = a.keep ? kept.records(t) : nullptr;
+    float write_weights[WRITE_HEADS][SLOTS_PER_THREAD], read_weights[READ_HEADS][SLOTS_PER_THREAD];
+    if constexpr (WRITE_FIRST) {
+      address<READ_HEADS, WRITE_HEADS>(shared, rows, write_weights, records, at, [&] { background(Piece<0>{}); }, [&] { background(Piece<1>{}); });
+      write(shared, rows, write_weights, at);
+      address<0, READ_HEADS>(shared, rows, read_weights, records, at, [&] { background(Piece<2>{}); }, [&] { background(Piece<3>{}); });
+      read(shared, rows, read_weights, at);
+    } else {
+      float all[HEADS][SLOTS_PER_THREAD];
+      address<0, HEADS>(
+          shared, rows, all, records, at,
+          [&] { background(Piece<0>{}), background(Piece<1>{}); }, [&] { background(Piece<2>{}), background(Piece<3>{}); });
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+        UNROLL for (int h = 0; h < READ_HEADS; h++) read_weights[h][s] = all[h][s];
+        UNROLL for (int h = 0; h < WRITE_HEADS; h++) write_weights[h][s] = all[READ_HEADS + h][s];
+      }
+      read(shared, rows, read_weights, at);
+      write(shared, rows, write_weights, at);
+    }
+    if (a.keep) {
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++)
+        UNROLL for (int i = 0; i < COLUMNS; i++) kept.tape(t)[(s * COLUMNS + i) * THREADS + thread] = rows[s][i];
+    }
+    __syncthreads();
+    for (int i = thread; i < READS; i += THREADS) {
+      const float* partials = shared + READ_PARTIALS + i / WIDTH * PADDED_WIDTH + i % WIDTH;
+      float value = 0;
+      UNROLL for (int w = 0; w < SLOT_WARPS; w++) value += partials[w * READ_HEADS * PADDED_WIDTH];
+      shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(INPUTS + i)] = value;
+      kept.before(t + 1)[i] = value;
+    }
+    __syncthreads();
+  }
+  if (a.final.memory) {
+    store_memory(rows, a.final.memory, a.initial.memory, at);
+    for (int i = thread; i < HEADS * TAPE; i += THREADS) {  // unused slots were loaded and never written
+      const int head = i / TAPE, slot = i % TAPE;
+      (head < READ_HEADS ? a.final.read_weightings[(sequence * READ_HEADS + head) * TAPE + slot]
+                         : a.final.write_weightings[(sequence * WRITE_HEADS + head - READ_HEADS) * TAPE + slot]) = shared[PREVIOUS + head * UP4_TAPE + slot];
+    }
+    for (int i = thread; i < READS; i += THREADS) a.final.reads[sequence * READS + i] = kept.before(at.length)[i];
+    if (LSTM) {
+      for (int i = thread; i < LAYERS * UNITS; i += THREADS) {
+        a.final.hidden[sequence * LAYERS * UNITS + i] = kept.before(at.length)[READS + i];
+        a.final.cell[sequence * LAYERS * UNITS + i] = shared[CELL + i];
+      }
+    }
+  }
+  output_layer(a, shared, kept, at);
+}
+}  // namespace forward_pass
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ntm_forward(const __grid_constant__ Arguments a) {
+  using namespace forward_pass;
+  float* shared = (float*)shared_memory;
+  for (int i = threadIdx.x; i < WEIGHTS_BELOW_FIRST; i += THREADS) shared[i] = 0.0f;  // the working set
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(INPUTS + READS)] = 1.0f;
+    for (int layer = 1; layer < LAYERS; layer++) upper_vector(shared, layer)[Product_BELOW_UPPER::position(UNITS)] = 1.0f;
+    shared[VECTOR_INTERFACE + Product_INTERFACE::position(UNITS)] = 1.0f;
+  }
+  Weights weights;
+  int loaded = -1;
+  for (long long sequence = blockIdx.x; sequence < (long long)a.seeds * a.batch; sequence += gridDim.x) {
+    const int seed = sequence / a.batch;
+    if (seed != loaded) load_weights(weights, a.parameters + (long long)seed * PARAMETERS, shared);
+    loaded = seed;
+    run(a, weights, shared, sequence);
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void ntm_pack_forward(const __grid_constant__ Arguments a) {
+  using namespace forward_pass;
+  const float* p = a.parameters + (long long)blockIdx.y * PARAMETERS;
+  float4* packed = (float4*)a.packed + (long long)blockIdx.y * PACKED_TOTAL;
+  Product_BELOW_FIRST::pack(BelowWeight{p, 0}, packed + PACKED_BELOW_FIRST);
+  Product_INTERFACE::pack(InterfaceWeight{p}, packed + PACKED_INTERFACE);
+  for (int layer = 1; layer < LAYERS; layer++) Product_BELOW_UPPER::pack(BelowWeight{p, layer}, (float4*)upper_packed(packed, layer));
+  if (LSTM) for (int layer = 0; layer < LAYERS; layer++) Product_RECURRENT::pack(RecurrentWeight{p, layer}, (float4*)recurrent_packed(packed, layer));
+}
+
+// ---------------------------------------------------------------------------------------------- backward
+
+namespace backward_pass {
+using namespace backward_layout;
+
+// Sums over the slots that the gradients of a head's interface entries need, per warp: key columns, then these, then
+// one for each tap and, for a write head, erase and add columns.
+enum HeadSums { SUM_STRENGTH, SUM_CONTENT, SUM_COSINE, SUM_WRITE_GATE, SUM_PREVIOUS, SUM_SHARPENING, SUM_TAPS };
+constexpr int ALL_SUMS = READ_HEADS * READ_SUMS + WRITE_HEADS * WRITE_SUMS;
+__device__ __forceinline__ constexpr int sums_of(int head) {
+  return head < READ_HEADS ? head * READ_SUMS : READ_HEADS * READ_SUMS + (head - READ_HEADS) * WRITE_SUMS;
+}
+constexpr int ERASE_SUMS = PADDED_WIDTH + 6 + TAPS, ADD_SUMS = ERASE_SUMS + PADDED_WIDTH;
+
+using Records = float4[HEADS][SLOTS_PER_THREAD];  // content, shifted, new and previous weight
+
+// From the gradients `d_w` of the new weightings of heads FIRST .. FIRST + COUNT to those of the previous weightings
+// (left in `d_w`), of the memory they looked at (added to d_rows), and the sums for their interface entries.
+template <int FIRST, int COUNT, class First, class Second, class Third>
+__device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d_rows, const Records& records, float (*d_w)[SLOTS_PER_THREAD], const Place& at, First idle_first, Second idle_second, Third idle_third) {
+  const bool teller = threadIdx.x % 32 == 0, tells = at.warp < SLOT_WARPS;
+  float* warp_sums = shared + SUMS + at.warp * ALL_SUMS;
+  UNROLL for (int h = 0; h < COUNT; h++) {
+    float sum = 0;
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) sum += records[FIRST + h][s].z * d_w[h][s];
+    sum = slots_sum(sum);
+    if (teller) shared[CHAIN_FIRST + (FIRST + h) * WARPS + at.warp] = sum;
+  }
+  idle_first();
+  __syncthreads();
+  // Eq. 9: w = softmax(gamma log(shifted + epsilon))
+  float d_shifted[COUNT][SLOTS_PER_THREAD], sharpening_sum[COUNT];
+  UNROLL for (int h = 0; h < COUNT; h++) {
+    const int head = FIRST + h;
+    const float mean = sum_of_warps(shared + CHAIN_FIRST + head * WARPS), sharpening = shared[SCALARS + head * HEAD_SCALARS + 2];
+    sharpening_sum[h] = 0;
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      const float4 r = records[head][s];
+      const float d_exponent = r.z * (d_w[h][s] - mean), shifted = r.y + SHARPEN_EPSILON;
+      d_shifted[h][s] = quotient(d_exponent * sharpening, shifted);
+      if (at.leader && at.active(s)) shared[D_SHIFTED + head * UP4_TAPE + at.slot(s)] = d_shifted[h][s];
+      sharpening_sum[h] += at.active(s) ? d_exponent * logf(shifted) : 0.0f;
+    }
+  }
+  idle_second();
+  __syncthreads();
+  // Eqs. 7 and 8. Also the cosines again, for below.
+  float d_gated[COUNT][SLOTS_PER_THREAD], cosine[COUNT][SLOTS_PER_THREAD], inverse[COUNT][SLOTS_PER_THREAD], key_squared[COUNT];
+  Norm row[SLOTS_PER_THREAD];
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) row[s] = team_norm(rows[s], false);
+  UNROLL for (int h = 0; h < COUNT; h++) {
+    const int head = FIRST + h;
+    const float* scalars = shared + SCALARS + head * HEAD_SCALARS;
+    const float gate = scalars[1];
+    float shifts[TAPS], sums[SUM_TAPS + TAPS];
+    shift_weights(scalars, shifts);
+    UNROLL for (int j = 0; j < SUM_TAPS + TAPS; j++) sums[j] = 0;
+    sums[SUM_SHARPENING] = sharpening_sum[h];
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      const float4 r = records[head][s];
+      const float gated = gate * r.x + (1.0f - gate) * r.w;
+      d_gated[h][s] = 0;
+      if (at.active(s)) {
+        UNROLL for (int j = 0; j < TAPS; j++) {
+          const float d = shared[D_SHIFTED + head * UP4_TAPE + around(at.slot(s) + (j - SHIFT_RANGE), at.slots)];
+          d_gated[h][s] += shifts[j] * d;
+          sums[SUM_TAPS + j] += gated * d;
+        }
+      }
+      sums[SUM_CONTENT] += r.x * d_gated[h][s];
+      sums[SUM_PREVIOUS] += r.w * d_gated[h][s];
+    }
+    const float content = slots_sum(sums[SUM_CONTENT]);
+    if (teller) shared[CHAIN_SECOND + head * WARPS + at.warp] = content;
+    store_slot_sums(*(float(*)[SUM_TAPS + TAPS - SUM_PREVIOUS])(sums + SUM_PREVIOUS), warp_sums + sums_of(head) + PADDED_WIDTH + SUM_PREVIOUS, tells && at.leader);
+    float key[COLUMNS];
+    load_columns(key, shared + KEYS + head * PADDED_WIDTH, at);
+    const Norm norm = team_norm(key, KEY_TANH);
+    key_squared[h] = norm.squared;
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      inverse[h][s] = norm.scale * rsqrtf(row[s].squared * norm.squared);
+      cosine[h][s] = team_dot(key, rows[s], row[s].scale) * inverse[h][s];
+    }
+    if (threadIdx.x == 0) {
+      shared[KEY_NORMS + 2 * head] = norm.scale;
+      shared[KEY_NORMS + 2 * head + 1] = norm.squared;
+    }
+  }
+  idle_third();
+  __syncthreads();
+  // Eqs. 5 and 6. With k~, m~ the scaled key and row: d cosine / d m~ = k~ / (|k~| |m~|) - cosine m~ / |m~|^2
+  UNROLL for (int h = 0; h < COUNT; h++) {
+    const int head = FIRST + h;
+    const float* scalars = shared + SCALARS + head * HEAD_SCALARS;
+    const float strength = scalars[0], gate = scalars[1], content = sum_of_warps(shared + CHAIN_SECOND + head * WARPS);
+    float key[COLUMNS], key_sums[COLUMNS], sums[2] = {0, 0};
+    load_columns(key, shared + KEYS + head * PADDED_WIDTH, at);
+    UNROLL for (int i = 0; i < COLUMNS; i++) key_sums[i] = 0;
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      const float d_exponent = gate * records[head][s].x * (d_gated[h][s] - content), d_cosine = strength * d_exponent;
+      const float along = d_cosine * inverse[h][s] * row[s].scale;
+      const float against = quotient(d_cosine * cosine[h][s] * row[s].scale * row[s].scale, row[s].squared);
+      sums[0] += d_exponent * cosine[h][s];
+      sums[1] += d_cosine * cosine[h][s];
+      UNROLL for (int i = 0; i < COLUMNS; i++) {
+        key_sums[i] += along * rows[s][i];
+        d_rows[s][i] += along * key[i] - against * rows[s][i];
+      }
+      d_w[h][s] = (1.0f - gate) * d_gated[h][s];
+    }
+    float* target = warp_sums + sums_of(head);
+    store_slot_sums(key_sums, target + at.first_column, tells);
+    sums[0] = slots_sum(sums[0]);
+    sums[1] = slots_sum(sums[1]);
+    if (teller && tells) {
+      target[PADDED_WIDTH + SUM_STRENGTH] = sums[0];
+      target[PADDED_WIDTH + SUM_COSINE] = sums[1];
+    }
+  }
+}
+
+// Eq. 2: reads = w . rows
+__device__ __forceinline__ void read(float* shared, const Rows& rows, Rows& d_rows, const Records& records, float (&d_w)[HEADS][SLOTS_PER_THREAD], const Place& at) {
+  UNROLL for (int h = 0; h < READ_HEADS; h++) {
+    float d_read[COLUMNS];
+    load_columns(d_read, shared + D_READS + h * PADDED_WIDTH, at);
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      d_w[h][s] += team_dot(d_read, rows[s], 1.0f);
+      UNROLL for (int i = 0; i < COLUMNS; i++) d_rows[s][i] += records[h][s].z * d_read[i];
+    }
+  }
+}
+
+// Eqs. 3 and 4: after = before prod_h (1 - w_h e_h) + sum_h w_h a_h. Turns d_rows from after to before.
+__device__ __forceinline__ void write(float* shared, const Rows& before, Rows& d_rows, const Records& records, float (&d_w)[HEADS][SLOTS_PER_THREAD], const Place& at) {
+  const bool tells = at.warp < SLOT_WARPS;
+  UNROLL for (int h = 0; h < WRITE_HEADS; h++) {
+    float erase[COLUMNS], add[COLUMNS], erase_sums[COLUMNS], add_sums[COLUMNS], gate_sum = 0;
+    load_columns(erase, shared + ERASE + h * PADDED_WIDTH, at);
+    load_columns(add, shared + ADD + h * PADDED_WIDTH, at);
+    UNROLL for (int i = 0; i < COLUMNS; i++) erase_sums[i] = add_sums[i] = 0;
+    const float gate = WRITE_GATE ? shared[SCALARS + (READ_HEADS + h) * HEAD_SCALARS + 3] : 1.0f;
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      const float w = records[READ_HEADS + h][s].z, effective = gate * w;
+      float d_effective = 0;
+      UNROLL for (int i = 0; i < COLUMNS; i++) {
+        float others = before[s][i] * d_rows[s][i];
+        UNROLL for (int o = 0; o < WRITE_HEADS; o++) {
+          if (o == h) continue;
+          const float other_gate = WRITE_GATE ? shared[SCALARS + (READ_HEADS + o) * HEAD_SCALARS + 3] : 1.0f;
+          others *= 1.0f - other_gate * records[READ_HEADS + o][s].z * shared[ERASE + o * PADDED_WIDTH + at.first_column + i];
+        }
+        d_effective += d_rows[s][i] * add[i] - others * erase[i];
+        erase_sums[i] -= others * effective;
+        add_sums[i] += d_rows[s][i] * effective;
+      }
+      d_effective = team_sum(d_effective);
+      d_w[READ_HEADS + h][s] += gate * d_effective;
+      gate_sum += d_effective * w;
+    }
+    float* target = shared + SUMS + at.warp * ALL_SUMS + sums_of(READ_HEADS + h);
+    store_slot_sums(erase_sums, target + ERASE_SUMS + at.first_column, tells);
+    store_slot_sums(add_sums, target + ADD_SUMS + at.first_column, tells);
+    if (WRITE_GATE) {
+      gate_sum = slots_sum(gate_sum);
+      if (threadIdx.x % 32 == 0 && tells) target[PADDED_WIDTH + SUM_WRITE_GATE] = gate_sum;
+    }
+  }
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+    UNROLL for (int i = 0; i < COLUMNS; i++) {
+      UNROLL for (int h = 0; h < WRITE_HEADS; h++) {
+        const float gate = WRITE_GATE ? shared[SCALARS + (READ_HEADS + h) * HEAD_SCALARS + 3] : 1.0f;
+        d_rows[s][i] *= 1.0f - gate * records[READ_HEADS + h][s].z * shared[ERASE + h * PADDED_WIDTH + at.first_column + i];
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ float all_warps(const float* shared, int index) {
+  float sum = 0;
+  UNROLL for (int w = 0; w < SLOT_WARPS; w++) sum += shared[SUMS + w * ALL_SUMS + index];
+  return sum;
+}
+
+// The gradient of one raw interface entry.
+__device__ __forceinline__ float d_interface_entry(const float* shared, Entry e, float raw) {
+  const int sums = sums_of(e.head), scalar_sums = sums + PADDED_WIDTH;
+  const float* scalars = shared + SCALARS + e.head * HEAD_SCALARS;
+  const float in_range = clipped(raw);
+  float d;
+  switch (e.field) {
+    case KEY: {
+      const float key = shared[KEYS + e.head * PADDED_WIDTH + e.index], scale = shared[KEY_NORMS + 2 * e.head];
+      const float along = quotient(all_warps(shared, scalar_sums + SUM_COSINE), shared[KEY_NORMS + 2 * e.head + 1]);
+      // the sums of the columns hold the key's scale already
+      d = all_warps(shared, sums + e.index) - along * scale * scale * key;
+      if (KEY_TANH) d *= 1.0f - key * key;
+      break;
+    }
+    case STRENGTH: d = all_warps(shared, scalar_sums + SUM_STRENGTH) * sigmoid(in_range); break;
+    case SHARPENING: d = all_warps(shared, scalar_sums + SUM_SHARPENING) * sigmoid(in_range); break;
+    case GATE: {
+      float content = sum_of_warps(shared + CHAIN_SECOND + e.head * WARPS);
+      d = (content - all_warps(shared, scalar_sums + SUM_PREVIOUS)) * scalars[1] * (1.0f - scalars[1]);
+      break;
+    }
+    case SHIFT: {
+      float weights[TAPS], mean = 0, own = 0;
+      shift_weights(scalars, weights);
+      if (SHIFT_SOFTMAX) {
+        UNROLL for (int j = 0; j < TAPS; j++) {
+          const float d_tap = all_warps(shared, scalar_sums + SUM_TAPS + j);
+          mean += weights[j] * d_tap;
+          if (j == e.index) own = d_tap;
+        }
+        d = 0;
+        UNROLL for (int j = 0; j < TAPS; j++) if (j == e.index) d = weights[j] * (own - mean);
+      } else {
+        const float turn = tanhf(in_range), whole = floorf(SHIFT_RANGE * turn);
+        UNROLL for (int j = 0; j < TAPS; j++) {
+          const float offset = j - SHIFT_RANGE, d_tap = all_warps(shared, scalar_sums + SUM_TAPS + j);
+          own += offset == whole ? -d_tap : offset == whole + 1.0f ? d_tap : 0.0f * d_tap;
+        }
+        d = own * SHIFT_RANGE * (1.0f - turn * turn);
+      }
+      break;
+    }
+    case ERASE_: {
+      const float erase = shared[ERASE + (e.head - READ_HEADS) * PADDED_WIDTH + e.index];
+      d = all_warps(shared, sums + ERASE_SUMS + e.index) * erase * (1.0f - erase);
+      break;
+    }
+    case ADD_: {
+      const float add = shared[ADD + (e.head - READ_HEADS) * PADDED_WIDTH + e.index];
+      d = all_warps(shared, sums + ADD_SUMS + e.index);
+      if (ADD_ACTIVATION == 1) d *= 1.0f - add * add;
+      if (ADD_ACTIVATION == 2) d *= add * (1.0f - add);
+      break;
+    }
+    default: d = all_warps(shared, scalar_sums + SUM_WRITE_GATE) * scalars[3] * (1.0f - scalars[3]);
+  }
+  return CLIP && (raw < -CLIP_AT || raw > CLIP_AT) ? 0.0f : d;
+}
+
+struct Weights {
+  Product_BELOW_FIRST below_first;
+  Product_INTERFACE interface;
+  Product_BELOW_UPPER below_upper[LAYERS > 1 ? LAYERS - 1 : 1];
+  Product_RECURRENT recurrent[LSTM ? LAYERS : 1];
+};
+__device__ __forceinline__ float* recurrent_weights(float* shared, int layer) { return shared + WEIGHTS_RECURRENT + layer * Product_RECURRENT::WEIGHTS; }
+__device__ __forceinline__ float* upper_weights(float* shared, int layer) { return shared + WEIGHTS_BELOW_UPPER + (layer - 1) * Product_BELOW_UPPER::WEIGHTS; }
+__device__ __forceinline__ float* recurrent_vector(float* shared, int layer) { return shared + VECTOR_RECURRENT + layer * Product_RECURRENT::VECTOR; }
+__device__ __forceinline__ float* upper_vector(float* shared, int layer) { return shared + VECTOR_BELOW_UPPER + (layer - 1) * Product_BELOW_UPPER::VECTOR; }
+__device__ __forceinline__ float* recurrent_partials(float* shared, int layer) { return shared + PARTIALS_RECURRENT + layer * Product_RECURRENT::PARTIALS; }
+__device__ __forceinline__ const float4* recurrent_packed(const float4* packed, int layer) { return packed + PACKED_RECURRENT + layer * Product_RECURRENT::STREAMED * Product_RECURRENT::ACTIVE; }
+__device__ __forceinline__ const float4* upper_packed(const float4* packed, int layer) { return packed + PACKED_BELOW_UPPER + (layer - 1) * Product_BELOW_UPPER::STREAMED * Product_BELOW_UPPER::ACTIVE; }
+
+__device__ __forceinline__ void load_weights(Weights& weights, const float* p, float* shared) {
+  weights.below_first.load(BelowBack{p, 0}, shared + WEIGHTS_BELOW_FIRST);
+  weights.interface.load(InterfaceBack{p}, shared + WEIGHTS_INTERFACE);
+  UNROLL for (int layer = 1; layer < LAYERS; layer++) weights.below_upper[layer - 1].load(BelowBack{p, layer}, upper_weights(shared, layer));
+  if constexpr (LSTM) UNROLL for (int layer = 0; layer < LAYERS; layer++) weights.recurrent[layer].load(RecurrentBack{p, layer}, recurrent_weights(shared, layer));
+}
+
+// Gradient of what the output layer saw, for all steps: [hidden, reads].
+__device__ void through_outputs(const Arguments& a, float* d_seen, const Place& at) {
+  const float* weight = a.parameters + (long long)at.seed * PARAMETERS + OUTPUT_WEIGHT;
+  for (int i = threadIdx.x; i < at.length * OUTPUT_WIDTH; i += THREADS) {
+    const int t = i / OUTPUT_WIDTH, k = i % OUTPUT_WIDTH;
+    const float* d_output = a.d_outputs + (((long long)at.seed * a.steps + t) * a.batch + at.row) * OUTPUTS;
+    float sum = 0;
+#pragma unroll 4
+    for (int o = 0; o < OUTPUTS; o++) sum += d_output[o] * weight[o * OUTPUT_WIDTH + k];
+    d_seen[(long long)t * GRADIENT_WIDTH + k] = sum;
+  }
+}
+
+// Back through one unit of an LSTM layer or of a feedforward one; returns nothing but leaves d_gates with all readers.
+__device__ __forceinline__ void unit(float* shared, int layer, int unit, float d_hidden, float4 gates, float cell, float before, float hidden, float* d_row) {
+  float d_gates[LSTM ? 4 : 1];
+  if (LSTM) {
+    const float i = gates.x, f = gates.y, g = gates.z, o = gates.w, squashed = tanhf(cell);
+    float& carried = shared[CELL + layer * UNITS + unit];
+    const float d_cell = carried + d_hidden * o * (1.0f - squashed * squashed);
+    carried = d_cell * f;
+    d_gates[0] = d_cell * g * i * (1.0f - i);
+    d_gates[LSTM ? 1 : 0] = LSTM ? d_cell * before * f * (1.0f - f) : d_gates[0];
+    d_gates[LSTM ? 2 : 0] = LSTM ? d_cell * i * (1.0f - g * g) : d_gates[0];
+    d_gates[LSTM ? 3 : 0] = LSTM ? d_hidden * squashed * o * (1.0f - o) : d_gates[0];
+  } else {
+    d_gates[0] = d_hidden * (1.0f - hidden * hidden);
+  }
+  UNROLL for (int gate = 0; gate < (LSTM ? 4 : 1); gate++) {
+    const int k = gate * UNITS + unit;
+    d_row[layer * GATES + k] = d_gates[gate];
+    if (LSTM) recurrent_vector(shared, layer)[Product_RECURRENT::position(k)] = d_gates[gate];
+    if (layer == 0) shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(k)] = d_gates[gate];
+    else upper_vector(shared, layer)[Product_BELOW_UPPER::position(k)] = d_gates[gate];
+  }
+}
+
+__device__ __forceinline__ void load_records(Records& records, const Kept& kept, int t, const Place& at) {
+  UNROLL for (int h = 0; h < HEADS; h++) {
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++)
+      records[h][s] = at.active(s) ? kept.records(t)[h * TAPE + at.slot(s)] : make_float4(0, 0, 0, 0);
+  }
+}
+// The memory after step t; t = -1 is the initial one.
+__device__ __forceinline__ void load_tape(Rows& rows, const Arguments& a, const Kept& kept, int t, const Place& at) {
+  if (t < 0) {
+    load_memory(rows, a.initial.memory, at);
+  } else {
+    const float* tape = kept.tape(t) + threadIdx.x;
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++)
+      UNROLL for (int i = 0; i < COLUMNS; i++) rows[s][i] = tape[(s * COLUMNS + i) * THREADS];
+  }
+}
+
+constexpr int ENTRIES = (INTERFACE + THREADS - 1) / THREADS;  // interface entries per thread
+constexpr int OWN_UNITS = (UNITS + THREADS - 1) / THREADS;
+
+__device__ __forceinline__ void load_asked(float (&raw)[ENTRIES], float (&asked)[ENTRIES], const Kept& kept, int t) {
+  UNROLL for (int i = 0; i < ENTRIES; i++) {
+    const int o = threadIdx.x + i * THREADS;
+    raw[i] = o < INTERFACE ? kept.raw(t)[o] : 0.0f;
+    asked[i] = o < INTERFACE ? kept.asked(t)[o] : 0.0f;
+  }
+}
+__device__ __forceinline__ void spread_asked(float* shared, const float (&asked)[ENTRIES]) {
+  UNROLL for (int i = 0; i < ENTRIES; i++) {
+    const int o = threadIdx.x + i * THREADS;
+    if (o < INTERFACE) *asked_place(entry_of(o), shared + KEYS, shared + ERASE, shared + ADD, shared + SCALARS) = asked[i];
+  }
+}
+
+__device__ __forceinline__ void run(const Arguments& a, Weights& weights, float* shared, long long sequence) {
+  const Place at = place_of(a, sequence);
+  const int thread = threadIdx.x;
+  const float4* packed = a.packed + (long long)at.seed * PACKED_TOTAL;
+  const Kept kept{a.kept + sequence * a.kept_size, a.steps};
+  float* d_rows_of_steps = a.d_rows + sequence * a.steps * GRADIENT_WIDTH;
+  float* d_seen = d_rows_of_steps + LAYERS * GATES + INTERFACE;
+  through_outputs(a, d_seen, at);
+
+  Rows d_rows;
+  float d_w[HEADS][SLOTS_PER_THREAD];
+  load_memory(d_rows, a.final.memory, at);
+  UNROLL for (int h = 0; h < HEADS; h++) {
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      const float* from = h < READ_HEADS ? a.final.read_weightings : a.final.write_weightings;
+      const long long head = h < READ_HEADS ? sequence * READ_HEADS + h : sequence * WRITE_HEADS + h - READ_HEADS;
+      d_w[h][s] = from && at.active(s) ? from[head * TAPE + at.slot(s)] : 0.0f;
+    }
+  }
+  for (int i = thread; i < Product_RECURRENT::VECTOR * LAYERS && LSTM; i += THREADS) shared[VECTOR_RECURRENT + i] = 0.0f;
+  if (LSTM) {
+    for (int i = thread; i < LAYERS * UNITS; i += THREADS) {
+      shared[D_HIDDEN + i] = a.final.hidden ? a.final.hidden[sequence * LAYERS * UNITS + i] : 0.0f;
+      shared[CELL + i] = a.final.cell ? a.final.cell[sequence * LAYERS * UNITS + i] : 0.0f;
+    }
+  }
+  __syncthreads();
+  const int last = at.length - 1;
+  for (int i = thread; i < READS; i += THREADS) {
+    float d = a.final.reads ? a.final.reads[sequence * READS + i] : 0.0f;
+    if (OUTPUT_READS && last >= 0) d += d_seen[(long long)last * GRADIENT_WIDTH + UNITS + i];
+    shared[D_READS + i / WIDTH * PADDED_WIDTH + i % WIDTH] = d;
+  }
+  Rows after, before;
+  Records records;
+  float raw[ENTRIES], asked[ENTRIES];
+  if (last >= 0) {
+    if (WRITE_FIRST) load_tape(after, a, kept, last, at);
+    load_tape(before, a, kept, last - 1, at);
+    load_asked(raw, asked, kept, last);
+    spread_asked(shared, asked);
+    if (AHEAD) load_records(records, kept, last, at);
+  }
+  float4 d_hiddens[LSTM ? LAYERS : 1];  // partial sums: what the step after this one wants of this step's hidden values
+  auto background = [&](auto piece) {
+    if constexpr (LSTM) {
+      UNROLL for (int layer = 0; layer < LAYERS; layer++) {
+        if (piece.index == 0) d_hiddens[layer] = make_float4(0, 0, 0, 0);
+        weights.recurrent[layer].template piece<decltype(piece)::index, 6>(d_hiddens[layer], recurrent_vector(shared, layer), recurrent_weights(shared, layer), recurrent_packed(packed, layer));
+        if (piece.index == 5) weights.recurrent[layer].store(d_hiddens[layer], recurrent_partials(shared, layer));
+      }
+    }
+  };
+  __syncthreads();
+  for (int t = last; t >= 0; t--) {
+    float* d_row = d_rows_of_steps + (long long)t * GRADIENT_WIDTH;
+    // What the next iteration needs, asked for now.
+    Rows earlier;
+    Records next_records;
+    float next_raw[ENTRIES], next_asked[ENTRIES];
+    if (t > 0) {
+      load_tape(earlier, a, kept, t - 2, at);
+      load_asked(next_raw, next_asked, kept, t - 1);
+      if (AHEAD) load_records(next_records, kept, t - 1, at);
+    }
+    if (!AHEAD) load_records(records, kept, t, at);
+
+    const auto piece0 = [&] { background(Piece<0>{}); };
+    const auto piece1 = [&] { background(Piece<1>{}); };
+    const auto piece2 = [&] { background(Piece<2>{}); };
+    const auto piece3 = [&] { background(Piece<3>{}); };
+    const auto piece4 = [&] { background(Piece<4>{}); };
+    const auto piece5 = [&] { background(Piece<5>{}); };
+    if constexpr (WRITE_FIRST) {
+      read(shared, after, d_rows, records, d_w, at);
+      address<0, READ_HEADS>(shared, after, d_rows, records, d_w, at, piece0, piece1, piece2);
+      write(shared, before, d_rows, records, d_w, at);
+      address<READ_HEADS, WRITE_HEADS>(shared, before, d_rows, records, d_w + READ_HEADS, at, piece3, piece4, piece5);
+    } else {
+      write(shared, before, d_rows, records, d_w, at);
+      read(shared, before, d_rows, records, d_w, at);
+      address<0, HEADS>(
+          shared, before, d_rows, records, d_w, at, [&] { piece0(), piece1(); }, [&] { piece2(), piece3(); }, [&] { piece4(), piece5(); });
+    }
+    // The top layer's unit of this thread, asked for early.
+    float4 gates[OWN_UNITS];
+    float cell[OWN_UNITS], cell_before[OWN_UNITS], hidden[OWN_UNITS], seen[OWN_UNITS];
+    UNROLL for (int i = 0; i < OWN_UNITS; i++) {
+      const int u = thread + i * THREADS;
+      if (u < UNITS) {
+        if (LSTM) {
+          gates[i] = ((const float4*)kept.gates(t, LAYERS - 1))[u];
+          cell[i] = kept.cells(t, LAYERS - 1)[u];
+          cell_before[i] = t > 0 ? kept.cells(t - 1, LAYERS - 1)[u] : a.initial.cell[(sequence * LAYERS + LAYERS - 1) * UNITS + u];
+        } else {
+          hidden[i] = kept.before(t + 1)[READS + (LAYERS - 1) * UNITS + u];
+        }
+        seen[i] = d_seen[(long long)t * GRADIENT_WIDTH + u];
+      }
+    }
+    __syncthreads();
+    UNROLL for (int i = 0; i < ENTRIES; i++) {
+      const int o = thread + i * THREADS;
+      if (o < INTERFACE) {
+        const float d = d_interface_entry(shared, entry_of(o), raw[i]);
+        shared[VECTOR_INTERFACE + Product_INTERFACE::position(o)] = d;
+        d_row[LAYERS * GATES + o] = d;
+      }
+    }
+    __syncthreads();
+    {
+      float4 sum = make_float4(0, 0, 0, 0);
+      weights.interface.template piece<0, 1>(sum, shared + VECTOR_INTERFACE, shared + WEIGHTS_INTERFACE, packed + PACKED_INTERFACE);
+      weights.interface.store(sum, shared + PARTIALS);
+    }
+    if (t > 0) spread_asked(shared, next_asked);
+    __syncthreads();
+    UNROLL for (int layer = LAYERS - 1; layer >= 0; layer--) {
+      UNROLL for (int i = 0; i < OWN_UNITS; i++) {
+        const int u = thread + i * THREADS;
+        if (u < UNITS) {
+          float d_hidden;
+          if (layer == LAYERS - 1) {
+            d_hidden = Product_INTERFACE::total(shared + PARTIALS, u) + seen[i];
+          } else {
+            d_hidden = Product_BELOW_UPPER::total(shared + PARTIALS, u);
+            if (LSTM) {
+              gates[i] = ((const float4*)kept.gates(t, layer))[u];
+              cell[i] = kept.cells(t, layer)[u];
+              cell_before[i] = t > 0 ? kept.cells(t - 1, layer)[u] : a.initial.cell[(sequence * LAYERS + layer) * UNITS + u];
+            } else {
+              hidden[i] = kept.before(t + 1)[READS + layer * UNITS + u];
+            }
+          }
+          if (LSTM) {
+            d_hidden += Product_RECURRENT::total(recurrent_partials(shared, layer), u) + shared[D_HIDDEN + layer * UNITS + u];
+            shared[D_HIDDEN + layer * UNITS + u] = 0.0f;
+          }
+          unit(shared, layer, u, d_hidden, gates[i], cell[i], cell_before[i], hidden[i], d_row);
+        }
+      }
+      __syncthreads();
+      float4 sum = make_float4(0, 0, 0, 0);
+      if (layer == 0) {
+        weights.below_first.template piece<0, 1>(sum, shared + VECTOR_BELOW_FIRST, shared + WEIGHTS_BELOW_FIRST, packed + PACKED_BELOW_FIRST);
+        weights.below_first.store(sum, shared + PARTIALS);
+      } else {
+        const Product_BELOW_UPPER& product = weights.below_upper[layer > 0 ? layer - 1 : 0];
+        product.template piece<0, 1>(sum, upper_vector(shared, layer), upper_weights(shared, layer), upper_packed(packed, layer));
+        product.store(sum, shared + PARTIALS);
+      }
+      __syncthreads();
+    }
+    for (int i = thread; i < READS; i += THREADS) {
+      float d = Product_BELOW_FIRST::total(shared + PARTIALS, i);
+      if (OUTPUT_READS && t > 0) d += d_seen[(long long)(t - 1) * GRADIENT_WIDTH + UNITS + i];
+      shared[D_READS + i / WIDTH * PADDED_WIDTH + i % WIDTH] = d;
+    }
+    if (t > 0) {
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+        UNROLL for (int i = 0; i < COLUMNS; i++) after[s][i] = before[s][i], before[s][i] = earlier[s][i];
+        if (AHEAD) UNROLL for (int h = 0; h < HEADS; h++) records[h][s] = next_records[h][s];
+      }
+      UNROLL for (int i = 0; i < ENTRIES; i++) raw[i] = next_raw[i];
+    }
+    __syncthreads();
+  }
+  if (!a.d_initial.memory) return;
+  background(Piece<0>{});
+  background(Piece<1>{});
+  background(Piece<2>{});
+  background(Piece<3>{});
+  background(Piece<4>{});
+  background(Piece<5>{});
+  __syncthreads();
+  store_memory(d_rows, a.d_initial.memory, a.final.memory, at);
+  UNROLL for (int h = 0; h < HEADS; h++) {
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      const float* from = h < READ_HEADS ? a.final.read_weightings : a.final.write_weightings;
+      float* to = h < READ_HEADS ? a.d_initial.read_weightings : a.d_initial.write_weightings;
+      const long long head = h < READ_HEADS ? sequence * READ_HEADS + h : sequence * WRITE_HEADS + h - READ_HEADS;
+      const long long index = head * TAPE + at.slot(s);
+      if (at.leader && at.on_tape(s)) to[index] = at.active(s) ? d_w[h][s] : from ? from[index] : 0.0f;
+    }
+  }
+  for (int i = thread; i < READS; i += THREADS) a.d_initial.reads[sequence * READS + i] = shared[D_READS + i / WIDTH * PADDED_WIDTH + i % WIDTH];
+  if (LSTM) {
+    for (int i = thread; i < LAYERS * UNITS; i += THREADS) {
+      const int layer = i / UNITS, u = i % UNITS;
+      a.d_initial.hidden[sequence * LAYERS * UNITS + i] = Product_RECURRENT::total(recurrent_partials(shared, layer), u) + shared[D_HIDDEN + i];
+      a.d_initial.cell[sequence * LAYERS * UNITS + i] = shared[CELL + i];
+    }
+  }
+}
+}  // namespace backward_pass
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ntm_backward(const __grid_constant__ Arguments a) {
+  using namespace backward_pass;
+  float* shared = (float*)shared_memory;
+  for (int i = threadIdx.x; i < WEIGHTS_BELOW_FIRST; i += THREADS) shared[i] = 0.0f;
+  __syncthreads();
+  Weights weights;
+  int loaded = -1;
+  for (long long sequence = blockIdx.x; sequence < (long long)a.seeds * a.batch; sequence += gridDim.x) {
+    const int seed = sequence / a.batch;
+    if (seed != loaded) load_weights(weights, a.parameters + (long long)seed * PARAMETERS, shared);
+    loaded = seed;
+    run(a, weights, shared, sequence);
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void ntm_pack_backward(const __grid_constant__ Arguments a) {
+  using namespace backward_pass;
+  const float* p = a.parameters + (long long)blockIdx.y * PARAMETERS;
+  float4* packed = (float4*)a.packed + (long long)blockIdx.y * PACKED_TOTAL;
+  Product_BELOW_FIRST::pack(BelowBack{p, 0}, packed + PACKED_BELOW_FIRST);
+  Product_INTERFACE::pack(InterfaceBack{p}, packed + PACKED_INTERFACE);
+  for (int layer = 1; layer < LAYERS; layer++) Product_BELOW_UPPER::pack(BelowBack{p, layer}, (float4*)upper_packed(packed, layer));
+  if (LSTM) for (int layer = 0; layer < LAYERS; layer++) Product_RECURRENT::pack(RecurrentBack{p, layer}, (float4*)recurrent_packed(packed, layer));
+}
+
+// ---------------------------------------------------------------------------------------------- weight gradients
+
+// G[o, i] = sum over (row of the batch, step) of D[o] A[i], tile by tile; a chunk of those rows each. The order of the
+// sum depends on nothing but the number of rows.
+constexpr int TILE_THREADS = 256, TILE_DEPTH = 16, TILE_STRIDE = TILE + 4;
+
+struct RowOf {
+  int batch_row, step;
+  bool used;
+};
+__device__ __forceinline__ RowOf gradient_row(const Arguments& a, int seed, long long row, long long end) {
+  RowOf r;
+  r.batch_row = row / a.steps;
+  r.step = row % a.steps;
+  r.used = row < end && r.step < a.lengths[(long long)seed * a.batch + (row < end ? r.batch_row : 0)];
+  return r;
+}
+__device__ __forceinline__ float gradient_left(const Arguments& a, const GradientJob& job, int seed, RowOf r, int o) {
+  if (!r.used || o >= job.rows) return 0.0f;
+  const long long sequence = (long long)seed * a.batch + r.batch_row;
+  if (job.d_column < 0) return a.d_outputs[(((long long)seed * a.steps + r.step) * a.batch + r.batch_row) * OUTPUTS + o];
+  return a.d_rows[(sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column + o];
+}
+__device__ __forceinline__ float gradient_right(const Arguments& a, const GradientJob& job, int seed, RowOf r, int i) {
+  if (!r.used || i > job.columns || (i == job.columns && job.bias < 0)) return 0.0f;
+  if (i == job.columns) return 1.0f;
+  if (job.source == 0) return a.inputs[(((long long)seed * a.steps + r.step) * a.batch + r.batch_row) * INPUTS + i];
+  const long long sequence = (long long)seed * a.batch + r.batch_row;
+  return a.kept[sequence * a.kept_size + (long long)(r.step + job.later) * ROW_WIDTH + job.column + i];
+}
+
+// Grid: tiles, chunks, seeds.
+extern "C" __global__ void __launch_bounds__(TILE_THREADS) ntm_gradient(const __grid_constant__ Arguments a) {
+  float* left = (float*)shared_memory;  // [TILE_DEPTH, TILE_STRIDE]
+  float* right = left + TILE_DEPTH * TILE_STRIDE;
+  const int thread = threadIdx.x, seed = blockIdx.z;
+  int tile = blockIdx.x, index = 0;
+  while (tile >= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down) tile -= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down, index++;
+  const GradientJob job = GRADIENT_JOB[index];
+  const int first_o = tile / job.across * TILE, first_i = tile % job.across * TILE;
+  const long long begin = (long long)blockIdx.y * a.chunk_rows;
+  const long long rows = (long long)a.batch * a.steps, end = begin + a.chunk_rows < rows ? begin + a.chunk_rows : rows;
+  const int my_row = thread / 16, my_column = thread % 16;
+  float sums[4][4], next_left[4], next_right[4];
+  UNROLL for (int y = 0; y < 4; y++) UNROLL for (int x = 0; x < 4; x++) sums[y][x] = 0;
+  auto fetch = [&](long long row) {
+    const RowOf r = gradient_row(a, seed, row, end);
+    UNROLL for (int c = 0; c < 4; c++) {
+      next_left[c] = gradient_left(a, job, seed, r, first_o + my_column + 16 * c);
+      next_right[c] = gradient_right(a, job, seed, r, first_i + my_column + 16 * c);
+    }
+  };
+  fetch(begin + my_row);
+  for (long long row = begin; row < end; row += TILE_DEPTH) {
+    __syncthreads();
+    UNROLL for (int c = 0; c < 4; c++) {
+      left[my_row * TILE_STRIDE + my_column + 16 * c] = next_left[c];
+      right[my_row * TILE_STRIDE + my_column + 16 * c] = next_right[c];
+    }
+    __syncthreads();
+    if (row + TILE_DEPTH < end) fetch(row + TILE_DEPTH + my_row);
+    UNROLL for (int k = 0; k < TILE_DEPTH; k++) {
+      const float4 l = *(const float4*)(left + k * TILE_STRIDE + 4 * my_row), r = *(const float4*)(right + k * TILE_STRIDE + 4 * my_column);
+      const float ls[4] = {l.x, l.y, l.z, l.w}, rs[4] = {r.x, r.y, r.z, r.w};
+      UNROLL for (int y = 0; y < 4; y++) UNROLL for (int x = 0; x < 4; x++) sums[y][x] += ls[y] * rs[x];
+    }
+  }
+  float* gradient = a.gradient + ((long long)blockIdx.y * a.seeds + seed) * PARAMETERS;
+  UNROLL for (int y = 0; y < 4; y++) {
+    UNROLL for (int x = 0; x < 4; x++) {
+      const int o = first_o + 4 * my_row + y, i = first_i + 4 * my_column + x;
+      if (o >= job.rows) continue;
+      if (i < job.columns) gradient[job.at + o * job.stride + i] = sums[y][x];
+      else if (i == job.columns && job.bias >= 0) gradient[job.bias + o] = sums[y][x];
+    }
+  }
+}
+
+// Adds the chunks up, in order, into the first: [chunks, S, P].
+extern "C" __global__ void ntm_add_chunks(const __grid_constant__ Arguments a) {
+  const long long count = (long long)a.seeds * PARAMETERS, i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  float sum = 0;
+#pragma unroll 8
+  for (int chunk = 0; chunk < a.chunks; chunk++) sum += a.gradient[chunk * count + i];
+  a.gradient[i] = sum;
+}
+
+// d_inputs = d_gates of the first layer times its weight.
+extern "C" __global__ void ntm_input_gradient(const __grid_constant__ Arguments a) {
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (long long)a.seeds * a.steps * a.batch * INPUTS) return;
+  const int input = i % INPUTS, row = i / INPUTS % a.batch, t = i / INPUTS / a.batch % a.steps, seed = i / INPUTS / a.batch / a.steps;
+  const long long sequence = (long long)seed * a.batch + row;
+  float sum = 0;
+  if (t < a.lengths[sequence]) {
+    const float* d_gates = a.d_rows + (sequence * a.steps + t) * GRADIENT_WIDTH;
+    const float* weight = a.parameters + (long long)seed * PARAMETERS + WEIGHT_FIRST + input;
+#pragma unroll 8
+    for (int k = 0; k < GATES; k++) sum += d_gates[k] * weight[k * FIRST_STRIDE];
+  }
+  a.d_inputs[i] = sum;
 }

@@ -23,7 +23,7 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 CLIPS = {"none": 0, "elementwise": 1, "norm": 2}
 
 
-@numba.njit(cache=True, fastmath=FAST, nogil=True)
+@numba.njit(cache=True, fastmath=FAST, nogil=True, error_model="numpy")
 def _usable(gradient, costs):  # type: ignore[no-untyped-def]
     """Squared norm of the gradient, or -1 if it or a cost is not finite."""
     for b in range(costs.shape[0]):
@@ -35,7 +35,7 @@ def _usable(gradient, costs):  # type: ignore[no-untyped-def]
     return total if np.isfinite(total) else -1.0
 
 
-@numba.njit(cache=True, fastmath=FAST, nogil=True)
+@numba.njit(cache=True, fastmath=FAST, nogil=True, error_model="numpy")
 def _graves(w, g, n, m, d, rate, scale, limit):  # type: ignore[no-untyped-def]
     kind = w.dtype.type
     decay, fresh = kind(GRAVES_DECAY), kind(1 - GRAVES_DECAY)
@@ -44,11 +44,12 @@ def _graves(w, g, n, m, d, rate, scale, limit):  # type: ignore[no-untyped-def]
         x = min(max(g[i] * scale, -limit), limit)
         n[i] = decay * n[i] + fresh * x * x
         m[i] = decay * m[i] + fresh * x
-        d[i] = momentum * d[i] - rate * x / np.sqrt(n[i] - m[i] * m[i] + epsilon)
+        variance = max(n[i] - m[i] * m[i], kind(0))
+        d[i] = momentum * d[i] - rate * x / np.sqrt(variance + epsilon)
         w[i] += d[i]
 
 
-@numba.njit(cache=True, fastmath=FAST, nogil=True)
+@numba.njit(cache=True, fastmath=FAST, nogil=True, error_model="numpy")
 def _adam(w, g, first, second, rate, scale, limit, count):  # type: ignore[no-untyped-def]
     kind = w.dtype.type
     b1, b2, epsilon = kind(ADAM_BETAS[0]), kind(ADAM_BETAS[1]), kind(ADAM_EPSILON)
@@ -61,7 +62,7 @@ def _adam(w, g, first, second, rate, scale, limit, count):  # type: ignore[no-un
         w[i] -= rate * (first[i] * unbias1) / (np.sqrt(second[i] * unbias2) + epsilon)
 
 
-@numba.njit(cache=True, fastmath=FAST, nogil=True)
+@numba.njit(cache=True, fastmath=FAST, nogil=True, error_model="numpy")
 def _population(is_adam, clip, clip_at, decay, rate, w, g, costs, a, b, c, average, applied, skipped):  # type: ignore[no-untyped-def]
     kind = w.dtype.type
     for s in range(w.shape[0]):

@@ -30,7 +30,8 @@ def graves(
     """Graves' RMSProp: new w, n, m, d."""
     n = GRAVES_DECAY * n + (1 - GRAVES_DECAY) * g * g
     m = GRAVES_DECAY * m + (1 - GRAVES_DECAY) * g
-    d = GRAVES_MOMENTUM * d - rate * g / torch.sqrt(n - m * m + GRAVES_EPSILON)
+    variance = (n - m * m).clamp_min(0)  # never negative but for rounding, which under a steady gradient of 10 exceeds 1e-4
+    d = GRAVES_MOMENTUM * d - rate * g / torch.sqrt(variance + GRAVES_EPSILON)
     return w + d, n, m, d
 
 

@@ -1,0 +1,117 @@
+"""`tapehead bench`: the gate, then the table, then how the cost grows."""
+
+import datetime
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+import tapehead
+from tapehead.bench import growth as growing
+from tapehead.bench.gate import quick_gate
+from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
+
+if TYPE_CHECKING:
+    from tapehead import cli
+
+SLOW_UPDATES = 2
+"""Updates in one timing of a subject that takes a tenth of a second each."""
+
+
+def run(options: "cli.Bench") -> int:
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"--device is {options.device!r}, but torch finds no CUDA device here: use --device cpu.")
+    console = Console(stderr=True, highlight=False)
+    fast = "gpu" if options.device.startswith("cuda") else "cpu"
+    console.print(f"The gate: is the {fast} backend right?")
+    failures = quick_gate(fast, torch.device(options.device))
+    if failures:
+        print("\n".join(f"tapehead: {failure}" for failure in failures), file=sys.stderr)
+        print("tapehead: the gate is red, so no speed is shown.", file=sys.stderr)
+        return 1
+    threads = torch.get_num_threads()
+    with console.status("timing") as status:
+        subjects = _subjects(fast, options.device)
+        time_all(subjects, options.rounds, status.update)
+        curves = growing.growth(fast, options.device, options.rounds, status.update) if options.growth else {}
+    torch.set_num_threads(threads)
+    rows = [subject.row(seeds) for subject, seeds in zip(subjects, _seeds(fast), strict=True)]
+    Console(highlight=False, width=110).print(_table(rows, options.rounds))
+    for path in _keep(rows, curves, fast, options):
+        print(path)
+    return 0
+
+
+def _subjects(fast: str, device: str) -> list[Subject]:
+    if fast == "gpu":
+        return [
+            ntm_subject("gpu", "lstm", 1, 1, seeds=132, device=device),
+            ntm_subject("gpu", "lstm", 1, 1, device=device),
+            ntm_subject("gpu", "lstm", 4096, 1, device=device, updates=10),
+            ntm_subject("gpu", "feedforward", 1, 1, seeds=132, device=device),
+            lstm_subject(1, 1, device=device),
+            lstm_subject(1024, 1, device=device),
+        ]
+    threads = (1, 2)
+    subjects = [ntm_subject("cpu", c, b, t) for c in ("lstm", "feedforward") for b in (1, 16) for t in threads]
+    subjects += [kernel_subject("cpu", "lstm", 1, 1)]
+    subjects += [lstm_subject(b, t) for b in (1, 16) for t in threads]
+    subjects += [
+        ntm_subject("reference", c, b, t, updates=SLOW_UPDATES)
+        for c in ("lstm", "feedforward")
+        for b in (1, 16)
+        for t in threads
+    ]
+    return subjects
+
+
+def _seeds(fast: str) -> list[int]:
+    return [132, 1, 1, 132, 1, 1] if fast == "gpu" else [1] * 21
+
+
+def _table(rows: list[Row], rounds: int) -> Table:
+    title = f"Complete updates, copy at length 20, 128 x 20 memory, controller of 100; median of {rounds} rounds"
+    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
+    for heading in ("system", "controller"):
+        table.add_column(heading)
+    for heading in ("seeds", "batch", "threads", "update, ms", "spread", "episodes/s"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        times = row.seconds
+        table.add_row(
+            row.system,
+            row.controller,
+            str(row.seeds),
+            str(row.batch),
+            str(row.threads),
+            f"{1e3 * times.median:.3g}",
+            f"{1e3 * times.least:.3g} - {1e3 * times.most:.3g}",
+            f"{row.episodes_per_second:,.0f}",
+        )
+    return table
+
+
+def _keep(rows: list[Row], curves: dict[str, list[growing.Point]], fast: str, options: "cli.Bench") -> list[Path]:
+    """Leave the figures in a dated file, and the growth as a picture beside it."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    name = f"{datetime.date.today()}-{fast}"
+    device = torch.cuda.get_device_name() if fast == "gpu" else platform.processor() or platform.machine()
+    record: dict[str, Any] = {
+        "tapehead": tapehead.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": device,
+        "rounds": options.rounds,
+        "rows": [row.to_dict() for row in rows],
+        "growth_seconds": growing.as_dict(curves),
+    }
+    path = options.out / f"{name}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    pictures = growing.draw(curves, fast, options.out, f"{name}-growth") if curves else []
+    return [path, *pictures]

@@ -1,0 +1,224 @@
+"""The fused backend for NVIDIA GPUs: scan.cu, laid out by gpu_plan.py, compiled by nvrtc.py. See README-gpu.md.
+
+One block of threads runs one sequence, so S x B blocks are in flight, and no seed or sequence meets another: only the
+weight gradient adds over a seed's own sequences, in an order that depends on their number alone. Nothing here waits for
+the device, and all memory comes from torch, so a call can be captured in a CUDA graph (after one call that compiles).
+"""
+
+import ctypes
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tapehead.kernels import nvrtc
+from tapehead.kernels.ntm_scan import reference
+from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, Trace, tree_map
+from tapehead.kernels.ntm_scan.gpu_plan import THREADS, TILE, Plan
+
+OLDEST = (8, 0)  # compute capability
+MOST_CHUNKS = 128  # of the rows that a weight gradient sums over
+GRADIENT_THREADS = 256
+GRADIENT_SHARED = 2 * 16 * (TILE + 4) * 4
+
+
+class _StatePointers(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ScanState._fields]
+
+
+class Arguments(ctypes.Structure):
+    """`Arguments` of scan.cu, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("parameters", "inputs", "lengths", "slots")),
+        *((name, _StatePointers) for name in ("initial", "final", "d_initial")),
+        *((name, ctypes.c_void_p) for name in ("outputs", "kept", "packed", "targets", "mask", "costs")),
+        *((name, ctypes.c_void_p) for name in ("d_outputs", "d_rows", "gradient", "d_inputs")),
+        ("kept_size", ctypes.c_longlong),
+        *((name, ctypes.c_int) for name in ("seeds", "steps", "batch", "keep", "chunks", "chunk_rows")),
+    ]
+
+
+def source(plan: Plan) -> str:
+    """The whole CUDA source for one layout."""
+    return plan.header() + Path(__file__).with_name("scan.cu").read_text(encoding="utf-8")
+
+
+@functools.cache
+def _shared_limit(device: torch.device) -> int:
+    properties: Any = torch.cuda.get_device_properties(device)
+    return int(properties.shared_memory_per_block_optin)
+
+
+@functools.cache
+def _blocks_at_once(device: torch.device) -> int:
+    """Blocks worth launching: one per multiprocessor, each goes through several sequences with its weights at hand."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+@functools.cache
+def _kernels(plan: Plan, device: torch.device) -> Any:
+    return nvrtc.Kernels(source(plan), "scan.cu", device)
+
+
+def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why not, if not. The length of the tape is not known here; a tape that is too long is refused by the scan."""
+    if device.type != "cuda":
+        return f"the GPU kernel runs on CUDA devices, and this is {device}."
+    if dtype != torch.float32:
+        return f"the GPU kernel computes in float32 only, and the parameters are {dtype}."
+    capability = torch.cuda.get_device_capability(device)
+    if capability < OLDEST:
+        return (
+            f"the GPU kernel needs compute capability {OLDEST[0]}.{OLDEST[1]}, and this device has "
+            f"{capability[0]}.{capability[1]}."
+        )
+    return nvrtc.missing() or Plan(spec, 1, _shared_limit(device)).refusal()
+
+
+@functools.cache
+def _plan(spec: ScanSpec, tape: int, device: torch.device) -> Plan:
+    plan = Plan(spec, tape, _shared_limit(device))
+    reason = plan.refusal()
+    if reason is not None:
+        raise ValueError(f"backend 'gpu' cannot run this scan: {reason}")
+    return plan
+
+
+class _Call:
+    """The tensors of one call, in the form the kernels take, and the launches over them."""
+
+    def __init__(
+        self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
+    ) -> None:
+        self.device = parameters.device
+        self.seeds, self.steps, self.batch, _ = inputs.shape
+        self.plan = _plan(spec, state.memory.shape[-2], self.device)
+        self.kernels = _kernels(self.plan, self.device)
+        self.arguments = Arguments(seeds=self.seeds, steps=self.steps, batch=self.batch)
+        self._alive: list[Tensor] = []  # until the launches are queued; then torch's allocator keeps stream order
+        self.set(parameters=parameters, inputs=inputs, lengths=lengths.to(torch.int64), slots=slots.to(torch.int64))
+        self.set_state("initial", state)
+
+    def set(self, **tensors: Tensor) -> None:
+        for name, tensor in tensors.items():
+            tensor = tensor.contiguous()
+            self._alive.append(tensor)
+            setattr(self.arguments, name, tensor.data_ptr())
+
+    def set_state(self, name: str, state: ScanState) -> None:
+        pointers = getattr(self.arguments, name)
+        for field, tensor in state._asdict().items():
+            tensor = tensor.contiguous()
+            self._alive.append(tensor)
+            setattr(pointers, field, tensor.data_ptr())
+
+    def empty(self, *shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=self.device)
+
+    def empty_state(self, name: str, like: ScanState) -> ScanState:
+        state: ScanState = tree_map(lambda part: torch.empty_like(part, memory_format=torch.contiguous_format), like)
+        self.set_state(name, state)
+        return state
+
+    def scan(self, backward: bool) -> None:
+        word = "backward" if backward else "forward"
+        packed = self.plan.streamed_floats(backward)
+        if packed:
+            self.set(packed=self.empty(self.seeds, packed))
+            blocks = -(-packed // (4 * 256))
+            self.kernels.launch(f"ntm_pack_{word}", (min(blocks, 256), self.seeds), 256, 0, self.arguments)
+        blocks = min(self.seeds * self.batch, _blocks_at_once(self.device))
+        shared = self.plan.shared_bytes(backward)
+        self.kernels.launch(f"ntm_{word}", (blocks,), THREADS, shared, self.arguments)
+
+    def forward(self, keep: bool) -> Tensor:
+        """Runs the scan; returns what it kept: [S, B, ...]."""
+        size = self.plan.kept_size(self.steps) if keep else self.plan.rows_size(self.steps)
+        kept = self.empty(self.seeds, self.batch, size)
+        self.arguments.keep, self.arguments.kept_size = int(keep), size
+        self.set(kept=kept)
+        self.scan(backward=False)
+        return kept
+
+    def backward(self, kept: Tensor) -> Tensor:
+        """Runs the scan backwards, then the weight gradient: [S, P]."""
+        self.arguments.kept_size = self.plan.kept_size(self.steps)
+        self.set(kept=kept, d_rows=self.empty(self.seeds, self.batch, self.steps, self.plan.gradient_width))
+        self.scan(backward=True)
+        rows = self.batch * self.steps
+        chunks = max(1, min(MOST_CHUNKS, rows // 1024))
+        self.arguments.chunks, self.arguments.chunk_rows = chunks, -(-rows // chunks)
+        gradient = self.empty(chunks, self.seeds, self.plan.spec.parameter_count)
+        self.set(gradient=gradient)
+        grid = (self.plan.gradient_tiles, chunks, self.seeds)
+        self.kernels.launch("ntm_gradient", grid, GRADIENT_THREADS, GRADIENT_SHARED, self.arguments)
+        if chunks > 1:
+            blocks = -(-gradient[0].numel() // 256)
+            self.kernels.launch("ntm_add_chunks", (blocks,), 256, 0, self.arguments)
+            return gradient[0].clone()
+        return gradient[0]
+
+
+def forward(
+    spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState, keep: bool
+) -> tuple[Tensor, ScanState, Tensor]:
+    call = _Call(spec, parameters, inputs, lengths, slots, state)
+    outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
+    call.set(outputs=outputs)
+    final = call.empty_state("final", state)
+    kept = call.forward(keep)
+    return outputs, final, kept if keep else kept.new_empty(0)
+
+
+def backward(
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    kept: Tensor,
+    d_outputs: Tensor,
+    d_final: ScanState,
+) -> tuple[Tensor, Tensor, ScanState]:
+    call = _Call(spec, parameters, inputs, lengths, slots, state)
+    d_inputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
+    call.set(d_outputs=d_outputs, d_inputs=d_inputs)
+    call.set_state("final", d_final)
+    d_initial = call.empty_state("d_initial", state)
+    gradient = call.backward(kept)
+    call.kernels.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0, call.arguments)
+    return gradient, d_inputs, d_initial
+
+
+def trace(
+    spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
+) -> tuple[Tensor, ScanState, Trace]:
+    """Runs on the reference, on the same device: a trace is for looking at, and every stage is a tensor there."""
+    with torch.no_grad():
+        outputs, final, done = reference.scan(spec, parameters, inputs, lengths, slots, state, with_trace=True)
+    assert done is not None
+    return outputs, final, done
+
+
+def loss_and_gradient(
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    mask: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    state_gradient: bool,
+) -> tuple[Tensor, Tensor, ScanState | None]:
+    call = _Call(spec, parameters, inputs, lengths, slots, state)
+    costs = call.empty(call.seeds, call.batch)
+    d_outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
+    call.set(targets=targets.to(torch.float32), mask=mask.to(torch.float32), costs=costs, d_outputs=d_outputs)
+    kept = call.forward(keep=True)
+    d_initial = call.empty_state("d_initial", state) if state_gradient else None
+    return costs, call.backward(kept), d_initial

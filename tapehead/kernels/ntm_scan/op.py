@@ -1,0 +1,172 @@
+"""The scan as a torch operator: autograd, fake tensors, vmap, on the fused backend of the tensors' device.
+
+`tapehead::ntm_scan` runs forward, `tapehead::ntm_scan_backward` computes its gradients; both take the specification as
+JSON, because operators take no other structured arguments, and states as six tensors. The operator is differentiable
+once. The backends are imported when first needed: importing this module imports neither numba nor CUDA.
+
+Legend as in contract.py; V is the dimension that `vmap` adds. It is folded into S: a vmapped machine is more machines.
+"""
+
+import importlib
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState, check_shapes
+
+# Outputs, the six parts of the final state, and what the backward pass needs.
+ScanResult = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+# Gradients of parameters, inputs and the six parts of the initial state.
+ScanGradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+
+BACKENDS = {"cpu": "tapehead.kernels.ntm_scan.cpu", "cuda": "tapehead.kernels.ntm_scan.gpu"}
+
+
+def backend_for(device: torch.device) -> FusedBackend:
+    """The module of the fused backend that runs on a device."""
+    return cast(FusedBackend, importlib.import_module(BACKENDS[device.type]))
+
+
+def scan(
+    spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
+) -> tuple[Tensor, ScanState]:
+    """The scan of contract.py on the fused backend of the parameters' device: outputs and final state."""
+    check_shapes(spec, parameters, inputs, lengths, slots, state)
+    needed = torch.is_grad_enabled() and any(part.requires_grad for part in (parameters, inputs, *state))
+    outputs, *final, _ = ntm_scan(spec.to_json(), parameters, inputs, lengths, slots, *state, needed)
+    return outputs, ScanState(*final)
+
+
+@torch.library.custom_op("tapehead::ntm_scan", mutates_args=(), device_types=tuple(BACKENDS))
+def ntm_scan(
+    spec: str,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    memory: Tensor,
+    read_weightings: Tensor,
+    write_weightings: Tensor,
+    reads: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    keep: bool,
+) -> ScanResult:
+    machine = ScanSpec.from_json(spec)
+    backend = backend_for(parameters.device)
+    reason = backend.refusal(machine, parameters.dtype, parameters.device)
+    if reason is not None:
+        raise ValueError(reason)
+    state = ScanState(memory, read_weightings, write_weightings, reads, hidden, cell)
+    outputs, final, kept = backend.forward(machine, parameters, inputs, lengths, slots, state, keep)
+    return (outputs, *final, kept if keep else parameters.new_empty(parameters.shape[0], 0))
+
+
+@torch.library.custom_op("tapehead::ntm_scan_backward", mutates_args=(), device_types=tuple(BACKENDS))
+def ntm_scan_backward(
+    spec: str,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    memory: Tensor,
+    read_weightings: Tensor,
+    write_weightings: Tensor,
+    reads: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    kept: Tensor,
+    d_outputs: Tensor,
+    d_memory: Tensor,
+    d_read_weightings: Tensor,
+    d_write_weightings: Tensor,
+    d_reads: Tensor,
+    d_hidden: Tensor,
+    d_cell: Tensor,
+) -> ScanGradients:
+    machine = ScanSpec.from_json(spec)
+    backend = backend_for(parameters.device)
+    state = ScanState(memory, read_weightings, write_weightings, reads, hidden, cell)
+    d_final = ScanState(d_memory, d_read_weightings, d_write_weightings, d_reads, d_hidden, d_cell)
+    if kept.numel() == 0 and inputs.numel() > 0:  # nobody saw in time that gradients would be asked for: run it again
+        kept = backend.forward(machine, parameters, inputs, lengths, slots, state, True)[2]
+    given = (parameters, inputs, lengths, slots, state, kept, d_outputs, d_final)
+    d_parameters, d_inputs, d_state = backend.backward(machine, *given)
+    return (d_parameters, d_inputs, *d_state)
+
+
+@ntm_scan.register_fake
+def _fake_scan(
+    spec: str, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, *state_and_keep: Any
+) -> ScanResult:
+    *state, keep = state_and_keep
+    machine = ScanSpec.from_json(spec)
+    seeds, steps, batch, _ = inputs.shape
+    outputs = inputs.new_empty(seeds, steps, batch, machine.output_size)
+    final = [part.new_empty(part.shape) for part in state]
+    return cast(ScanResult, (outputs, *final, _fake_kept(machine, parameters, inputs, state[0], keep)))
+
+
+def _fake_kept(spec: ScanSpec, parameters: Tensor, inputs: Tensor, memory: Tensor, keep: bool) -> Tensor:
+    seeds, steps, batch, _ = inputs.shape
+    if not keep:
+        return parameters.new_empty(seeds, 0)
+    if parameters.device.type == "cpu":
+        from tapehead.kernels.ntm_scan import cpu
+
+        return parameters.new_empty(seeds, batch, cpu.record_size(spec, steps, memory.shape[-2]))
+    return parameters.new_empty(seeds, batch, torch.library.get_ctx().new_dynamic_size())
+
+
+@ntm_scan_backward.register_fake
+def _fake_backward(
+    spec: str, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, *rest: Tensor
+) -> ScanGradients:
+    return cast(ScanGradients, tuple(part.new_empty(part.shape) for part in (parameters, inputs, *rest[:6])))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: ScanResult) -> None:
+    spec, *tensors, _ = inputs
+    ctx.spec = spec
+    ctx.save_for_backward(*tensors, output[-1])
+
+
+def _differentiate(ctx: Any, *d_results: Tensor | None) -> tuple[Tensor | None, ...]:
+    *tensors, kept = ctx.saved_tensors
+    _, inputs, _, _, *state = tensors
+    shape = (*inputs.shape[:-1], ScanSpec.from_json(ctx.spec).output_size)
+    wanted = [inputs.new_zeros(shape) if d_results[0] is None else d_results[0]]
+    wanted += [torch.zeros_like(part) if d is None else d for d, part in zip(d_results[1:7], state, strict=True)]
+    d_parameters, d_inputs, *d_state = ntm_scan_backward(ctx.spec, *tensors, kept, *wanted)
+    return (None, d_parameters, d_inputs, None, None, *d_state, None)
+
+
+ntm_scan.register_autograd(_differentiate, setup_context=_save)
+
+
+def _fold(info: Any, in_dims: tuple[int | None, ...], arguments: tuple[Any, ...]) -> list[Any]:
+    """Arguments with V folded into S; tensors without V are the same for all of it."""
+    folded: list[Any] = []
+    for argument, dim in zip(arguments, in_dims, strict=True):
+        if not isinstance(argument, Tensor):
+            folded.append(argument)
+        elif dim is None:
+            folded.append(argument.unsqueeze(0).expand(info.batch_size, *argument.shape).flatten(0, 1))
+        else:
+            folded.append(argument.movedim(dim, 0).flatten(0, 1))
+    return folded
+
+
+def _vmap(operator: Any) -> Any:
+    def run(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        results = operator(*_fold(info, in_dims, arguments))
+        # The number of seeds is said, not inferred: a feedforward machine's hidden state has no elements to infer it from.
+        seeds = results[0].shape[0] // info.batch_size
+        return tuple(part.unflatten(0, (info.batch_size, seeds)) for part in results), (0,) * len(results)
+
+    return run
+
+
+ntm_scan.register_vmap(_vmap(ntm_scan))
+ntm_scan_backward.register_vmap(_vmap(ntm_scan_backward))

@@ -1,0 +1,182 @@
+"""CUDA source to running kernels without a toolchain: NVRTC compiles, the CUDA driver loads and launches.
+
+Both libraries are on every machine with a CUDA build of torch: NVRTC comes with torch's wheels, the driver with the
+GPU. They are called through ctypes, because torch's own way in (`torch.cuda._compile_kernel`) is private. Compiled
+kernels are kept in a folder (see `cache_folder`), because a compilation takes seconds.
+"""
+
+import ctypes
+import ctypes.util
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_OPTIONS = ("--std=c++17",)
+
+
+class CompilationError(RuntimeError):
+    """NVRTC refused the source; the message holds its log."""
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: $TAPEHEAD_CACHE, else $XDG_CACHE_HOME/tapehead, else ~/.cache/tapehead."""
+    named = os.environ.get("TAPEHEAD_CACHE")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tapehead"
+
+
+def _nvrtc_candidates() -> Iterator[str]:
+    """Files that may be NVRTC, best first: torch's own, its wheels', a CUDA installation's, the system's."""
+    torch_folder = Path(torch.__file__).parent
+    folders = [torch_folder / "lib"]
+    folders += sorted(torch_folder.parent.glob("nvidia/*/lib")) + sorted(torch_folder.parent.glob("nvidia/*/bin"))
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if variable in os.environ:
+            root = Path(os.environ[variable])
+            folders += [root / "lib64", root / "lib", root / "bin"]
+    folders.append(Path("/usr/local/cuda/lib64"))
+    pattern = "nvrtc64_*.dll" if sys.platform == "win32" else "libnvrtc.so*"
+    for folder in folders:
+        yield from (str(file) for file in sorted(folder.glob(pattern), reverse=True) if ".alt." not in file.name)
+    found = ctypes.util.find_library("nvrtc")
+    if found:
+        yield found
+
+
+@functools.cache
+def _nvrtc() -> ctypes.CDLL:
+    reasons = []
+    for candidate in _nvrtc_candidates():
+        try:
+            return ctypes.CDLL(candidate)
+        except OSError as error:
+            reasons.append(f"{candidate}: {error}")
+    tried = "; ".join(reasons) or "none was found"
+    raise RuntimeError(f"NVRTC could not be loaded ({tried}): install torch with CUDA, or set CUDA_HOME.")
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+
+def missing() -> str | None:
+    """None if kernels can be compiled and loaded here, otherwise one sentence that says what is missing."""
+    try:
+        _nvrtc()
+        _driver()
+    except (RuntimeError, OSError) as error:
+        return str(error)
+    return None
+
+
+def nvrtc_version() -> tuple[int, int]:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check_nvrtc(_nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+    return major.value, minor.value
+
+
+def _check_nvrtc(status: int, call: str) -> None:
+    if status != 0:
+        library = _nvrtc()
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise RuntimeError(f"{call} failed: {library.nvrtcGetErrorString(status).decode()}.")
+
+
+def _check_driver(status: int, call: str) -> None:
+    if status != 0:
+        text = ctypes.c_char_p()
+        _driver().cuGetErrorString(status, ctypes.byref(text))
+        raise RuntimeError(f"{call} failed: {(text.value or b'unknown error').decode()}.")
+
+
+def _compile(source: str, name: str, architecture: str) -> bytes:
+    library, program = _nvrtc(), ctypes.c_void_p()
+    create = library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
+    _check_nvrtc(create, "nvrtcCreateProgram")
+    try:
+        options = [f"--gpu-architecture={architecture}", *_OPTIONS]
+        array = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        status = library.nvrtcCompileProgram(program, len(options), array)
+        size = ctypes.c_size_t()
+        if status != 0:
+            _check_nvrtc(library.nvrtcGetProgramLogSize(program, ctypes.byref(size)), "nvrtcGetProgramLogSize")
+            log = ctypes.create_string_buffer(size.value)
+            _check_nvrtc(library.nvrtcGetProgramLog(program, log), "nvrtcGetProgramLog")
+            raise CompilationError(f"NVRTC could not compile {name} for {architecture}:\n{log.value.decode()}")
+        _check_nvrtc(library.nvrtcGetCUBINSize(program, ctypes.byref(size)), "nvrtcGetCUBINSize")
+        code = ctypes.create_string_buffer(size.value)
+        _check_nvrtc(library.nvrtcGetCUBIN(program, code), "nvrtcGetCUBIN")
+        return code.raw
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def compiled(source: str, name: str, architecture: str) -> bytes:
+    """Machine code of `source` for "sm_90" and the like: from the cache, or compiled now and put there."""
+    words = [source, architecture, *_OPTIONS, str(nvrtc_version())]
+    key = hashlib.sha256("\0".join(words).encode()).hexdigest()
+    file = cache_folder() / "kernels" / f"{Path(name).stem}-{architecture}-{key[:32]}.cubin"
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        code = _compile(source, name, architecture)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
+            part.write(code)
+        Path(part.name).replace(file)  # in one step: another process sees all of it or nothing
+    except OSError:
+        pass  # a cache that cannot be written costs a compilation per process, nothing else
+    return code
+
+
+class Kernels:
+    """The kernels of one source, loaded on one device."""
+
+    def __init__(self, source: str, name: str, device: torch.device) -> None:
+        major, minor = torch.cuda.get_device_capability(device)
+        code = compiled(source, name, f"sm_{major}{minor}")
+        self._functions: dict[str, ctypes.c_void_p] = {}
+        self._allowed: dict[str, int] = {}
+        self._module = ctypes.c_void_p()
+        self.device = device
+        with torch.cuda.device(device):
+            torch.cuda.current_stream()  # makes the device's context current for the driver
+            torch.empty(1, device=device)
+            _check_driver(_driver().cuModuleLoadData(ctypes.byref(self._module), code), "cuModuleLoadData")
+
+    def _function(self, kernel: str, shared_bytes: int) -> ctypes.c_void_p:
+        function = self._functions.get(kernel)
+        if function is None:
+            function = ctypes.c_void_p()
+            status = _driver().cuModuleGetFunction(ctypes.byref(function), self._module, kernel.encode())
+            _check_driver(status, f"cuModuleGetFunction({kernel})")
+            self._functions[kernel] = function
+        if shared_bytes > self._allowed.get(kernel, 48 * 1024):
+            status = _driver().cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared_bytes)
+            _check_driver(status, f"cuFuncSetAttribute({kernel}, {shared_bytes} bytes of shared memory)")
+            self._allowed[kernel] = shared_bytes
+        return function
+
+    def launch(self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any) -> None:
+        """Runs `kernel` on torch's current stream. Its one argument is a ctypes structure, passed by value."""
+        with torch.cuda.device(self.device):
+            function = self._function(kernel, shared_bytes)
+            x, y, z = (*grid, 1, 1)[:3]
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
+            status = _driver().cuLaunchKernel(
+                function, x, y, z, threads, 1, 1, shared_bytes, stream, arguments, None
+            )  # fmt: skip
+        _check_driver(status, f"launching {kernel}")

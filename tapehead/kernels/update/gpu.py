@@ -1,0 +1,80 @@
+"""The update on an NVIDIA GPU: two passes over the gradient, one over everything else. Compiled by nvrtc.py.
+
+The first launch looks (finite? how long?), the second applies; a seed that is not finite is left as it was. Nothing
+waits for the device, and the learning rate may be a tensor on it, so that a captured CUDA graph can change it.
+"""
+
+import ctypes
+import functools
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tapehead.kernels import nvrtc
+from tapehead.kernels.update import contract
+from tapehead.kernels.update.contract import UpdateRule, UpdateState
+
+THREADS = 256
+PARTS = 32  # blocks that share a seed
+CLIPS = {"none": 0, "elementwise": 1, "norm": 2}
+
+
+class Arguments(ctypes.Structure):
+    """`Arguments` of update.cu, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("parameters", "first", "second", "third", "average", "gradient")),
+        *((name, ctypes.c_void_p) for name in ("costs", "rate_tensor", "seen", "applied", "skipped")),
+        ("size", ctypes.c_longlong),
+        *((name, ctypes.c_int) for name in ("seeds", "batch", "adam", "clip")),
+        *((name, ctypes.c_float) for name in ("clip_at", "decay_of_average", "rate")),
+    ]
+
+
+def source() -> str:
+    numbers = {
+        "GRAVES_DECAY": contract.GRAVES_DECAY,
+        "GRAVES_MOMENTUM": contract.GRAVES_MOMENTUM,
+        "GRAVES_EPSILON": contract.GRAVES_EPSILON,
+        "ADAM_BETA_1": contract.ADAM_BETAS[0],
+        "ADAM_BETA_2": contract.ADAM_BETAS[1],
+        "ADAM_EPSILON": contract.ADAM_EPSILON,
+    }
+    lines = [f"constexpr float {name} = {value!r}f;" for name, value in numbers.items()]
+    lines.append(f"constexpr int THREADS = {THREADS}, PARTS = {PARTS};\n")
+    return "\n".join(lines) + Path(__file__).with_name("update.cu").read_text(encoding="utf-8")
+
+
+@functools.cache
+def _kernels(device: torch.device) -> nvrtc.Kernels:
+    return nvrtc.Kernels(source(), "update.cu", device)
+
+
+def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor, rate: float | Tensor) -> Tensor:
+    """Apply one update in place; returns which seeds [S] were skipped. gradient [S, P], costs [S, B]."""
+    parameters = state.parameters
+    if parameters.dtype != torch.float32:
+        raise ValueError(f"the GPU update computes in float32 only, and the parameters are {parameters.dtype}.")
+    tensors = [parameters, *state.moments, *([] if state.average is None else [state.average])]
+    if not all(tensor.is_contiguous() for tensor in tensors):
+        raise ValueError("the GPU update changes its state in place, and needs it contiguous.")
+    seeds, size = parameters.shape
+    gradient, costs = gradient.contiguous(), costs.contiguous()
+    seen = parameters.new_empty(seeds, PARTS)
+    skipped = torch.empty(seeds, dtype=torch.bool, device=parameters.device)
+    moments = [moment.data_ptr() for moment in state.moments] + [None]
+    arguments = Arguments(
+        parameters=parameters.data_ptr(), first=moments[0], second=moments[1], third=moments[2],
+        average=None if state.average is None else state.average.data_ptr(),
+        gradient=gradient.data_ptr(), costs=costs.data_ptr(),
+        rate_tensor=rate.data_ptr() if isinstance(rate, Tensor) else None,
+        seen=seen.data_ptr(), applied=state.applied.data_ptr(), skipped=skipped.data_ptr(),
+        size=size, seeds=seeds, batch=costs.shape[1], adam=int(rule.optimiser == "adam"), clip=CLIPS[rule.clip],
+        clip_at=rule.clip_at, decay_of_average=rule.average, rate=0.0 if isinstance(rate, Tensor) else rate,
+    )  # fmt: skip
+    kernels = _kernels(parameters.device)
+    kernels.launch("update_look", (PARTS, seeds), THREADS, 0, arguments)
+    kernels.launch("update_apply", (PARTS, seeds), THREADS, 0, arguments)
+    kernels.launch("update_count", (-(-seeds // 256),), 256, 0, arguments)
+    return skipped

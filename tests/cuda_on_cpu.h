@@ -1,0 +1,90 @@
+// Enough of CUDA to run scan.cu on a CPU, one thread of a block after the other: every CUDA thread is a fibre that runs
+// until its next barrier or exchange. Slow and exact; it finds wrong arithmetic and wrong indices, not races.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <ucontext.h>
+#include <vector>
+using std::max;
+using std::min;
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __noinline__
+#define __shared__
+#define __launch_bounds__(...)
+#define __grid_constant__
+struct alignas(16) float4 { float x, y, z, w; };
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+struct Index { int x, y, z; };
+static Index threadIdx, blockIdx, blockDim, gridDim;
+float4 shared_memory[16384];
+inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+template <class T> T __ldg(const T* p) { return *p; }
+
+namespace fibres {
+struct Barrier { int size = 0, arrived = 0, generation = 0; };
+static std::vector<ucontext_t> contexts;
+static std::vector<std::vector<char>> stacks;
+static std::vector<bool> done;
+static ucontext_t scheduler;
+static int current;
+static Barrier block;
+static std::vector<Barrier> warps;
+static std::vector<float> exchanged;
+static void (*body)(const void*);
+static const void* argument;
+
+inline void wait(Barrier& barrier) {
+  const int generation = barrier.generation;
+  if (++barrier.arrived == barrier.size) { barrier.arrived = 0; barrier.generation++; return; }
+  while (barrier.generation == generation) swapcontext(&contexts[current], &scheduler);
+}
+static void start() { body(argument); done[current] = true; swapcontext(&contexts[current], &scheduler); }
+
+static void run_block(int threads) {
+  std::fill((float*)shared_memory, (float*)shared_memory + sizeof(shared_memory) / 4, std::numeric_limits<float>::quiet_NaN());
+  contexts.resize(threads); stacks.resize(threads); done.assign(threads, false); exchanged.resize(threads);
+  block = Barrier{threads}; warps.assign(threads / 32, Barrier{32});
+  for (int i = 0; i < threads; i++) {
+    stacks[i].resize(1 << 16);
+    getcontext(&contexts[i]);
+    contexts[i].uc_stack.ss_sp = stacks[i].data(); contexts[i].uc_stack.ss_size = stacks[i].size(); contexts[i].uc_link = nullptr;
+    makecontext(&contexts[i], start, 0);
+  }
+  for (int left = threads; left > 0;) {
+    left = 0;
+    for (int i = 0; i < threads; i++) {
+      if (done[i]) continue;
+      left++; current = i; threadIdx = {i, 0, 0};
+      swapcontext(&scheduler, &contexts[i]);
+    }
+  }
+}
+static void launch(void (*kernel)(const void*), const void* given, int x, int y, int z, int threads) {
+  body = kernel; argument = given; gridDim = {x, y, z}; blockDim = {threads, 1, 1};
+  for (int k = 0; k < z; k++) for (int j = 0; j < y; j++) for (int i = 0; i < x; i++) { blockIdx = {i, j, k}; run_block(threads); }
+}
+}  // namespace fibres
+
+inline void __syncthreads() { fibres::wait(fibres::block); }
+inline float __shfl_xor_sync(unsigned, float x, int bit) {
+  const int me = fibres::current;
+  fibres::exchanged[me] = x;
+  fibres::wait(fibres::warps[me / 32]);
+  const float y = fibres::exchanged[me ^ bit];
+  fibres::wait(fibres::warps[me / 32]);
+  return y;
+}
+inline bool __any_sync(unsigned, bool x) {
+  float any = x;
+  for (int bit = 1; bit < 32; bit *= 2) any = max(any, __shfl_xor_sync(0, any, bit));
+  return any != 0.0f;
+}
+#define EMULATED(kernel) \
+  extern "C" void run_##kernel(const Arguments* a, int x, int y, int z, int threads) { \
+    fibres::launch([](const void* given) { kernel(*(const Arguments*)given); }, a, x, y, z, threads); \
+  }

@@ -1,0 +1,174 @@
+"""The GPU scan against the float64 reference: on the CPU, thread by thread, wherever there is a C++ compiler; on a GPU
+where there is one. The GPU's own, longer gate is benchmarks/gpu_check.py.
+"""
+
+import cuda_on_cpu
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tapehead.kernels.ntm_scan import gpu, reference
+from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, tree_map
+
+# Relative norm. Seen: 6e-7 at worst; float32 rounds at 6e-8, and a step has some fifty roundings in a row.
+TOLERANCE = 5e-6
+SMALL = dict(input_size=3, output_size=2, controller_size=6, memory_width=5)
+
+# specification, slots of the tape, whether lengths and slots are ragged, bytes of shared memory
+CASES: dict[str, tuple[ScanSpec, int, bool, int]] = {
+    "plain": (ScanSpec(**SMALL), 16, True, 232448),
+    "read first, write gate, clip": (
+        ScanSpec(**SMALL, order="read_then_write", write_gate=True, interface_clip=0.5), 9, False, 232448,
+    ),
+    "feedforward, scalar shift, many heads": (
+        ScanSpec(
+            **SMALL, controller="feedforward", controller_layers=2, read_heads=2, write_heads=3, shift="scalar",
+            shift_range=2, key_activation="linear", add_activation="sigmoid",
+        ),
+        7, True, 232448,
+    ),
+    "two layers, weights streamed": (
+        ScanSpec(**SMALL, controller_layers=2, shift_range=2, output_from="hidden", add_activation="linear"),
+        33, False, 9000,
+    ),
+    "one slot": (ScanSpec(**SMALL), 1, False, 232448),
+    "several slots a thread": (ScanSpec(**SMALL), 600, True, 232448),
+}  # fmt: skip
+
+
+@pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    if request.param == "cpu":
+        if cuda_on_cpu.COMPILER is None:
+            pytest.skip("no C++ compiler")
+        monkeypatch.setattr(gpu, "_kernels", lambda plan, device: cuda_on_cpu.EmulatedKernels(plan))
+        monkeypatch.setattr(gpu, "_blocks_at_once", lambda device: 3)
+        gpu._plan.cache_clear()
+    elif not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return torch.device(request.param)
+
+
+def normal(rng: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=rng, dtype=torch.float64)
+
+
+def draw(spec: ScanSpec, seeds: int, steps: int, batch: int, tape: int) -> tuple[Tensor, Tensor, ScanState]:
+    rng = torch.Generator().manual_seed(7)
+    layers, c, m = spec.recurrent_layers, spec.controller_size, spec.memory_width
+    state = ScanState(
+        0.7 * normal(rng, seeds, batch, tape, m),
+        torch.softmax(2 * normal(rng, seeds, batch, spec.read_heads, tape), -1),
+        torch.softmax(2 * normal(rng, seeds, batch, spec.write_heads, tape), -1),
+        0.5 * normal(rng, seeds, batch, spec.read_heads, m),
+        0.5 * normal(rng, seeds, batch, layers, c),
+        0.5 * normal(rng, seeds, batch, layers, c),
+    )
+    return 0.4 * normal(rng, seeds, spec.parameter_count), normal(rng, seeds, steps, batch, spec.input_size), state
+
+
+def assert_close(got: Tensor, want: Tensor | None, name: str) -> None:
+    want = torch.zeros_like(got, dtype=torch.float64) if want is None else want
+    norm = float(want.norm()) or 1.0
+    error = float((got.double() - want).norm()) / norm
+    assert error < TOLERANCE, f"{name}: {error:.1e}"
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_agrees_with_the_reference(
+    case: tuple[ScanSpec, int, bool, int], device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, tape, ragged, limit = case
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: limit)
+    seeds, steps, batch = 2, 3, 2
+    drawn = draw(spec, seeds, steps, batch, tape)
+    parameters, inputs, state = (tree_map(lambda part: part.to(device), value) for value in drawn)
+    lengths = torch.tensor([[3, 1], [2, 3]] if ragged else [[3, 3], [3, 3]], device=device)
+    slots = torch.tensor([[tape, tape // 2 + 1], [1, tape]] if ragged else [[tape] * 2] * 2, device=device)
+    leaves = [parameters, inputs, *state]
+    for leaf in leaves:
+        leaf.requires_grad_(True)
+    outputs, final, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
+    d_outputs = torch.randn_like(outputs)
+    d_final = ScanState(*(torch.randn_like(part) for part in final))
+    total = (outputs * d_outputs).sum() + sum((a * b).sum() for a, b in zip(final, d_final, strict=True))
+    want = torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True)
+
+    p, x, s = (tree_map(lambda part: part.detach().float(), value) for value in (parameters, inputs, state))
+    d_y, d_f = (tree_map(lambda part: part.float(), value) for value in (d_outputs, d_final))
+    y, f, kept = gpu.forward(spec, p, x, lengths, slots, s, True)
+    d_p, d_x, d_s = gpu.backward(spec, p, x, lengths, slots, s, kept, d_y, d_f)
+    assert_close(y, outputs.detach(), "outputs")
+    for name, a, b in zip(ScanState._fields, f, final, strict=True):
+        assert_close(a, b.detach(), f"final {name}")
+    for name, part in spec.split_parameters(d_p).items():
+        assert_close(part, spec.split_parameters(want[0])[name], f"gradient of {name}")
+    for name, a, b in zip(("inputs", *ScanState._fields), (d_x, *d_s), want[1:], strict=True):
+        assert_close(a, b, f"gradient of {name}")
+
+    targets, mask = torch.rand_like(outputs).round(), torch.rand(seeds, steps, batch, device=device).round().double()
+    active = torch.arange(steps, device=device)[None, :, None] < lengths[:, None, :]
+    costs = F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(-1)
+    costs = (costs * mask * active).sum(1)
+    want = torch.autograd.grad(costs.mean(1).sum(), [parameters, *state], allow_unused=True)
+    cost, gradient, d_state = gpu.loss_and_gradient(
+        spec, p, x, targets.float(), mask.float(), lengths, slots, s, state_gradient=True
+    )
+    assert d_state is not None
+    assert_close(cost, costs.detach(), "costs")
+    for name, a, b in zip(("parameters", *ScanState._fields), (gradient, *d_state), want, strict=True):
+        assert_close(a, b, f"gradient of the cost by {name}")
+
+
+@pytest.mark.parametrize("size", [30.0, 300.0])
+def test_extreme_strengths_take_the_slow_softmax_and_stay_exact(
+    size: float, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strengths and sharpenings of hundreds: exponentials underflow, so the largest exponent must come off."""
+    spec = ScanSpec(**SMALL)
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    parameters, inputs, state = draw(spec, 1, 2, 1, 16)
+    bias = spec.split_parameters(parameters)["interface.bias"]
+    for head in (0, spec.addressing_size):
+        bias[0, head + spec.memory_width] = size  # strength
+        bias[0, head + spec.addressing_size - 1] = size  # sharpening
+    lengths, slots = torch.full((1, 1), 2), torch.full((1, 1), 16)
+    outputs, final, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
+    p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in (parameters, inputs, state))
+    y, f, _ = gpu.forward(spec, p, x, lengths.to(device), slots.to(device), s, False)
+    assert torch.isfinite(y).all()
+    assert_close(y.cpu(), outputs, "outputs") if size < 100 else None
+    torch.testing.assert_close(f.read_weightings.sum(-1).cpu(), torch.ones(1, 1, 1), atol=1e-5, rtol=0)
+
+
+def test_nan_reaches_cost_and_gradient(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the seed and sequence where it is, and in no other."""
+    spec = ScanSpec(**SMALL)
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in draw(spec, 2, 2, 2, 8))
+    s.memory[1, 0, 3, 2] = torch.nan
+    lengths, slots = torch.full((2, 2), 2, device=device), torch.full((2, 2), 8, device=device)
+    targets, mask = torch.zeros(2, 2, 2, 2, device=device), torch.ones(2, 2, 2, device=device)
+    costs, gradient, _ = gpu.loss_and_gradient(spec, p, x, targets, mask, lengths, slots, s, state_gradient=False)
+    assert torch.isnan(costs).tolist() == [[False, False], [True, False]]
+    assert torch.isfinite(gradient[0]).all()
+    assert torch.isnan(gradient[1]).any()
+
+
+def test_a_seed_alone_and_among_others_gives_the_same_bits(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ScanSpec(**SMALL)
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in draw(spec, 3, 2, 2, 8))
+    lengths, slots = torch.full((3, 2), 2, device=device), torch.full((3, 2), 8, device=device)
+    targets, mask = torch.zeros(3, 2, 2, 2, device=device), torch.ones(3, 2, 2, device=device)
+    among = gpu.loss_and_gradient(spec, p, x, targets, mask, lengths, slots, s, state_gradient=False)
+    one = slice(1, 2)
+    alone = gpu.loss_and_gradient(
+        spec, p[one], x[one], targets[one], mask[one], lengths[one], slots[one],
+        ScanState(*(part[one] for part in s)), state_gradient=False,
+    )  # fmt: skip
+    assert torch.equal(alone[0], among[0][one])
+    assert torch.equal(alone[1], among[1][one])
