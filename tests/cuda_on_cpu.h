@@ -22,6 +22,7 @@ struct Index { int x, y, z; };
 static Index threadIdx, blockIdx, blockDim, gridDim;
 float4 shared_memory[16384];
 inline float __fdividef(float a, float b) { return a / b; }
+inline float __logf(float x) { return std::log(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 template <class T> T __ldg(const T* p) { return *p; }
 
@@ -79,6 +80,7 @@ inline float __shfl_xor_sync(unsigned, float x, int bit) {
   fibres::wait(fibres::warps[me / 32]);
   return y;
 }
+inline void __syncwarp() { fibres::wait(fibres::warps[fibres::current / 32]); }
 inline bool __any_sync(unsigned, bool x) {
   float any = x;
   for (int bit = 1; bit < 32; bit *= 2) any = max(any, __shfl_xor_sync(0, any, bit));

@@ -122,10 +122,13 @@ def test_agrees_with_the_reference(
 
 
 @pytest.mark.parametrize("size", [30.0, 300.0])
-def test_extreme_strengths_take_the_slow_softmax_and_stay_exact(
+def test_extreme_strengths_take_the_slow_softmax(
     size: float, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Strengths and sharpenings of hundreds: exponentials underflow, so the largest exponent must come off."""
+    """Strengths and sharpenings of hundreds: exponentials underflow, so the largest exponent must come off.
+
+    They multiply the rounding of cosines and logarithms, so the yardstick is the reference in float32.
+    """
     spec = ScanSpec(**SMALL)
     monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
     parameters, inputs, state = draw(spec, 1, 2, 1, 16)
@@ -134,11 +137,12 @@ def test_extreme_strengths_take_the_slow_softmax_and_stay_exact(
         bias[0, head + spec.memory_width] = size  # strength
         bias[0, head + spec.addressing_size - 1] = size  # sharpening
     lengths, slots = torch.full((1, 1), 2), torch.full((1, 1), 16)
-    outputs, final, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
-    p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in (parameters, inputs, state))
+    exact = reference.scan(spec, parameters, inputs, lengths, slots, state)[0]
+    p, x, s = (tree_map(lambda part: part.float(), value) for value in (parameters, inputs, state))
+    yardstick = (reference.scan(spec, p, x, lengths, slots, s)[0].double() - exact).norm()
+    p, x, s = (tree_map(lambda part: part.to(device), value) for value in (p, x, s))
     y, f, _ = gpu.forward(spec, p, x, lengths.to(device), slots.to(device), s, False)
-    assert torch.isfinite(y).all()
-    assert_close(y.cpu(), outputs, "outputs") if size < 100 else None
+    assert float((y.cpu().double() - exact).norm()) < 4 * float(yardstick) + TOLERANCE * float(exact.norm())
     torch.testing.assert_close(f.read_weightings.sum(-1).cpu(), torch.ones(1, 1, 1), atol=1e-5, rtol=0)
 
 

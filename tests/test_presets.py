@@ -134,7 +134,7 @@ def test_changes_replace_and_merge():
 
 
 def test_an_unknown_preset_names_the_nearest():
-    with pytest.raises(ValueError, match="unknown preset 'copy-ntm-lsm'.*'copy-ntm-lstm'"):
+    with pytest.raises(ValueError, match=r"unknown preset 'copy-ntm-lsm'.*'copy-ntm-lstm'"):
         preset("copy-ntm-lsm")
 
 

@@ -10,11 +10,13 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 import tapehead
 from tapehead.commands.train import finish
@@ -245,7 +247,7 @@ def test_kill_nine_through_the_command_line(tmp_path):
     command = [sys.executable, "-m", "tapehead.cli", "train", "copy", "--episodes", "3000", "--no-early-stop"]
     command += ["--task-options", "length", "[1,3]", "width", "2", "--model-options"]
     command += [word for name, value in SMALL.items() for word in (name, str(value))]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(tapehead.__file__).parents[1])}
 
     def start(out):
         return subprocess.Popen(
@@ -257,6 +259,7 @@ def test_kill_nine_through_the_command_line(tmp_path):
             metrics = folder / "metrics.jsonl"
             if metrics.exists() and metrics.stat().st_size:
                 return
+            time.sleep(0.02)
         raise AssertionError(process.communicate()[0])
 
     folder = tmp_path / "run"
@@ -351,7 +354,7 @@ def test_no_early_stop_notes_the_time_and_goes_on():
 @pytest.mark.parametrize("model", ["ntm", "lstm"])
 def test_one_and_two_threads_are_equal(model):
     options = SMALL if model == "ntm" else {"hidden_size": 8, "num_layers": 2}
-    config = tiny(model=model, model_options=options, seeds=(1, 2), batch_size=4, episodes=400, clip="norm")
+    config = tiny(model=model, model_options=options, seeds=(1, 2), batch_size=4, episodes=80, clip="norm")
     made = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
@@ -621,6 +624,30 @@ def test_checkpoints_of_another_run_are_refused(used, finished):
     shutil.copytree(finished["rich"] / "checkpoints", used / "checkpoints")
     refused(used, PLAIN, "belong to another configuration")
     with pytest.raises(ValueError, match="belong to another configuration"):
+        tapehead.load(used)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"facts": {"updates": "600"}},
+        {"facts": {}},
+        {"files": {}},
+        {"tensors": {}},
+        {"tensors": {"kept": torch.zeros(1, 3)}},
+        {"tensors": {name: torch.zeros(1, 3) for name in ("kept", "kept_cost", "update.parameters")}},
+        {"tensors": {name: torch.zeros(2) for name in ("kept", "kept_cost", "update.parameters")}},
+    ],
+)
+def test_a_checkpoint_with_right_hashes_and_wrong_contents_is_refused(used, forged):
+    point = checkpoint.load_newest(used / "checkpoints")
+    forged = dict(forged)
+    if "facts" in forged:
+        forged["facts"] = {"config": PLAIN.hash} | forged["facts"]
+    shutil.rmtree(used / "checkpoints")
+    checkpoint.save(used / "checkpoints", point._replace(**forged))
+    refused(used, PLAIN, "another version")
+    with pytest.raises(ValueError, match="another version"):
         tapehead.load(used)
 
 
@@ -895,6 +922,15 @@ def test_tensorboard_shows_the_metrics(finished, name):
 
 
 # --- progress --------------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_a_bar_on_a_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Console, "is_terminal", True)
+    complete(tmp_path / "run", tiny(episodes=150))
+    said = capsys.readouterr().err
+    assert "training" in said
+    assert "150/150" in said
+    assert " of 150 episodes" not in said
 
 
 def test_progress_is_plain_lines_where_there_is_no_terminal(tmp_path, capsys):

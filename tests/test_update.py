@@ -135,7 +135,7 @@ def test_adam_is_torchs(update):
 @kernels
 @pytest.mark.parametrize("size", [9.7, 10.0, 3.3])
 def test_a_steady_gradient_does_not_make_nan(update, size):
-    """With a constant gradient the variance is zero: in float32 it comes out as down to -1e-4, which the root must not see."""
+    """A constant gradient has no variance: in float32 that comes out as down to -1e-4, which the root must not see."""
     rule = UpdateRule("graves")
     state = UpdateState(rule, torch.zeros(1, 50))
     gradient = size * torch.linspace(0.9, 1.1, 50).unsqueeze(0)

@@ -50,7 +50,7 @@ def _folder() -> tuple[bool, str]:
 def _backends() -> tuple[bool, str]:
     spec = ScanSpec(input_size=9, output_size=8)
     says = []
-    for name, device in (("cpu", "cpu"), ("gpu", "cuda")):
+    for name, device in (("cpu", "cpu"), ("gpu", "cuda" if torch.cuda.is_available() else "cpu")):
         reason = dispatch.fused(name).refusal(spec, torch.float32, torch.device(device))
         says.append(f"{name} {'ready' if reason is None else f'not usable ({reason})'}")
     return True, "; ".join(says)

@@ -23,7 +23,7 @@ def run(options: "cli.Eval") -> int:
     point = newest(options.run, config)
     if point is None:
         raise ValueError(f"{options.run} has no checkpoint yet: train it first.")
-    scores = generalisation(model, delivered(point), task, options.episodes)
+    scores = generalisation(model, delivered(point, config, model), task, options.episodes)
     result = {"seeds": list(config.seeds), "generalisation": [score.to_dict() for score in scores]}
     console = Console(highlight=False)
     console.print(score_table(result))

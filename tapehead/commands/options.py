@@ -12,7 +12,7 @@ from tapehead.words import unknown
 
 # What a run decides by itself.
 DECIDED = {"input_size", "output_size", "batch_first", "backend", "device", "dtype"}
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "none"}
+WORDS = {int: "a whole number under 2^31", float: "a number", bool: "true or false", str: "a word", type(None): "none"}
 
 
 def task_fields(task: str) -> dict[str, Any]:
@@ -52,6 +52,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, tuple) and len(value) == len(parts) and all(map(_fits, value, parts))
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if hint is int:
+        return type(value) is int and abs(value) < 2**31
     return type(value) is hint
 
 

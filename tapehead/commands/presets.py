@@ -41,7 +41,7 @@ def run(options: "cli.Presets") -> int:
             f"{ours:,}",
             f"{ours - row.printed:+,}{mark}" if ours != row.printed else "exact",
         )
-    console = Console(highlight=False, width=110)
+    console = Console(highlight=False, width=115)  # or the longest name is cut
     console.print(table)
     for name, why in MISPRINTS.items():
         console.print(f"* {name}: {why}.")

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_OPTIONS = ("--std=c++17",)
+_OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 
 
 class CompilationError(RuntimeError):

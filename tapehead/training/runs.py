@@ -190,6 +190,8 @@ def newest(folder: Path, config: RunConfig) -> checkpoint.Checkpoint | None:
     point = checkpoint.load_newest(folder / "checkpoints")
     if point is not None and point.facts.get("config") != config.hash:
         raise ValueError(f"the checkpoints in {folder} belong to another configuration: choose another folder.")
+    if point is not None and not (isinstance(point.facts.get("updates"), int) and "metrics.jsonl" in point.files):
+        raise ValueError(f"the checkpoints in {folder} were made by another version of tapehead: use that one.")
     return point
 
 
@@ -224,12 +226,16 @@ def load(path: str | Path, seed: int | None = None) -> SequenceModel:
     point = newest(folder, config)
     if point is None:
         raise ValueError(f"{folder} has no checkpoint yet: train it first.")
-    model.load_flat(delivered(point)[config.seeds.index(seed)])
+    model.load_flat(delivered(point, config, model)[config.seeds.index(seed)])
     return model.eval()
 
 
-def delivered(point: checkpoint.Checkpoint) -> torch.Tensor:
+def delivered(point: checkpoint.Checkpoint, config: RunConfig, model: SequenceModel) -> torch.Tensor:
     """The weights [S, P] that a checkpoint stands for: the kept ones, or the latest of a seed that has none yet."""
     tensors = point.tensors
+    seeds, parameters = len(config.seeds), sum(parameter.numel() for parameter in model.parameters())
+    shapes = {"kept": (seeds, parameters), "update.parameters": (seeds, parameters), "kept_cost": (seeds,)}
+    if any(name not in tensors or tensors[name].shape != shape for name, shape in shapes.items()):
+        raise ValueError(f"checkpoint {point.step} was made by another version of tapehead: use that one.")
     latest = tensors.get("update.average", tensors["update.parameters"])
     return torch.where(torch.isfinite(tensors["kept_cost"]).unsqueeze(-1), tensors["kept"], latest)

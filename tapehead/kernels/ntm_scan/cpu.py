@@ -2252,6 +2252,8 @@ def _forward(
     outputs = empty((seeds, steps, batch, spec.output_size), dtype)
     final = ScanState(*(empty(tuple(part.shape), dtype) for part in state))
     kept = empty((seeds, batch, plan.record) if plan.keep else (0,), dtype)
+    if not POISON:
+        kept.zero_()  # some of it is never written; an operator's results must be the same every time
     table = {PARAMETERS: _dense(parameters), INPUTS: _dense(inputs), LENGTHS: lengths, SLOTS: slots}
     table.update({OUTPUTS: outputs, KEPT: kept})
     _with_state(table, STATE, ScanState(*map(_dense, state)))

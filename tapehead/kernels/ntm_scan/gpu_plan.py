@@ -23,7 +23,7 @@ WARPS = THREADS // 32
 MOST_OUTPUTS = 4 * THREADS  # of one product: each thread owns four
 MOST_TAPE_VALUES = 64  # of the memory in one thread's registers
 MOST_SPLITS = 32  # partial sums that one thread adds up
-REGISTER_ROWS = 8  # float4 of weights in registers; 512 threads leave 128 registers for everything
+REGISTER_ROWS = 4  # float4 of weights in registers; 512 threads leave 128 registers for everything
 TILE = 64  # of the weight gradient's matrix product
 
 

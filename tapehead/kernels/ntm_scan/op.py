@@ -34,7 +34,7 @@ def scan(
     """The scan of contract.py on the fused backend of the parameters' device: outputs and final state."""
     check_shapes(spec, parameters, inputs, lengths, slots, state)
     needed = torch.is_grad_enabled() and any(part.requires_grad for part in (parameters, inputs, *state))
-    outputs, *final, _ = ntm_scan(spec.to_json(), parameters, inputs, lengths, slots, *state, needed)
+    outputs, *final, _ = _Scan.apply(spec.to_json(), parameters, inputs, lengths, slots, *state, needed)
     return outputs, ScanState(*final)
 
 
@@ -138,7 +138,7 @@ def _differentiate(ctx: Any, *d_results: Tensor | None) -> tuple[Tensor | None, 
     shape = (*inputs.shape[:-1], ScanSpec.from_json(ctx.spec).output_size)
     wanted = [inputs.new_zeros(shape) if d_results[0] is None else d_results[0]]
     wanted += [torch.zeros_like(part) if d is None else d for d, part in zip(d_results[1:7], state, strict=True)]
-    d_parameters, d_inputs, *d_state = ntm_scan_backward(ctx.spec, *tensors, kept, *wanted)
+    d_parameters, d_inputs, *d_state = _ScanBackward.apply(ctx.spec, *tensors, kept, *wanted)
     return (None, d_parameters, d_inputs, None, None, *d_state, None)
 
 
@@ -170,3 +170,40 @@ def _vmap(operator: Any) -> Any:
 
 ntm_scan.register_vmap(_vmap(ntm_scan))
 ntm_scan_backward.register_vmap(_vmap(ntm_scan_backward))
+
+
+class _ScanBackward(torch.autograd.Function):
+    """The backward operator, for the same reason as `_Scan`."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> ScanGradients:
+        return ntm_scan_backward(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: ScanGradients) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise NotImplementedError(
+            "The fused backends differentiate the scan once; for second derivatives choose backend='reference'."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+        return _vmap(_ScanBackward.apply)(info, in_dims, *arguments)
+
+
+class _Scan(torch.autograd.Function):
+    """The operator once more, for `torch.func`: its transforms differentiate functions like this one, not operators."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> ScanResult:
+        return ntm_scan(*arguments)
+
+    setup_context = staticmethod(_save)
+    backward = staticmethod(_differentiate)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+        return _vmap(_Scan.apply)(info, in_dims, *arguments)

@@ -69,7 +69,18 @@ extern __shared__ float4 shared_memory[];
 
 __device__ __forceinline__ float quotient(float a, float b) { return __fdividef(a, b); }
 __device__ __forceinline__ float sigmoid(float x) { return quotient(1.0f, 1.0f + expf(-x)); }
-__device__ __forceinline__ float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
+// (1 - e^-2|x|) / (1 + e^-2|x|), or a polynomial where that would cancel. Without branches, unlike tanhf.
+__device__ __forceinline__ float tanh_from(float x, float e) {
+  const float square = x * x, far = copysignf(quotient(1.0f - e, 1.0f + e), x);
+  const float near = x + x * square * (-1.0f / 3 + square * (2.0f / 15 + square * (-17.0f / 315 + square * (62.0f / 2835))));
+  return square < 0.0625f ? near : far;
+}
+__device__ __forceinline__ float hyperbolic_tangent(float x) { return tanh_from(x, expf(-2.0f * fabsf(x))); }
+// log(1 + e) for e in [0, 1], without branches, unlike log1pf.
+__device__ __forceinline__ float log_one_plus(float e) {
+  const float near = e * (1.0f + e * (-1.0f / 2 + e * (1.0f / 3 + e * (-1.0f / 4 + e * (1.0f / 5 + e * (-1.0f / 6 + e * (1.0f / 7 - e * (1.0f / 8))))))));
+  return e < 0.125f ? near : logf(1.0f + e);
+}
 __device__ __forceinline__ float clipped(float x) {  // keeps NaN, as torch.clamp does
   if (!CLIP) return x;
   return x < -CLIP_AT ? -CLIP_AT : (x > CLIP_AT ? CLIP_AT : x);
@@ -95,14 +106,14 @@ __device__ __forceinline__ float slots_max(float x) {
 
 // Sums COUNT values over the slots of a warp and stores value i at target[i]. Halves the list at every exchange: a lane
 // gives away the half that its partner keeps, so 20 values cost about 20 exchanges, not 20 per level.
-template <int COUNT, int BIT>
+template <int COUNT, int BIT, int LOWEST>
 __device__ __forceinline__ void fold(float* v, int lane, int start, int end, float* target, bool store) {
-  if constexpr (BIT < LANES_PER_SLOT) {
+  if constexpr (BIT < LOWEST) {
     UNROLL for (int i = 0; i < COUNT; i++)
       if (store && start + i < end) target[start + i] = v[i];
   } else if constexpr (COUNT == 1) {
     v[0] += from_lane(v[0], BIT);
-    fold<1, BIT / 2>(v, lane, start, end, target, store && !(lane & BIT));
+    fold<1, BIT / 2, LOWEST>(v, lane, start, end, target, store && !(lane & BIT));
   } else {
     constexpr int half = (COUNT + 1) / 2;
     const bool upper = lane & BIT;
@@ -110,12 +121,12 @@ __device__ __forceinline__ void fold(float* v, int lane, int start, int end, flo
       const float low = v[i], high = i + half < COUNT ? v[i + half] : 0.0f;
       v[i] = (upper ? high : low) + from_lane(upper ? low : high, BIT);
     }
-    fold<half, BIT / 2>(v, lane, upper ? start + half : start, upper ? end : min(end, start + half), target, store);
+    fold<half, BIT / 2, LOWEST>(v, lane, upper ? start + half : start, upper ? end : min(end, start + half), target, store);
   }
 }
 template <int COUNT>
 __device__ __forceinline__ void store_slot_sums(float (&v)[COUNT], float* target, bool store) {
-  fold<COUNT, 16>(v, threadIdx.x % 32, 0, COUNT, target, store);
+  fold<COUNT, 16, LANES_PER_SLOT>(v, threadIdx.x % 32, 0, COUNT, target, store);
 }
 
 __device__ __forceinline__ float sum_of_warps(const float* partials) {  // [SLOT_WARPS], 16-byte aligned
@@ -161,6 +172,35 @@ struct Product {
     UNROLL for (int j = 0; j < IN_REGISTERS; j++) held[j] = four(weight, thread, j);
 #pragma unroll 4
     for (int j = 0; j < IN_SHARED; j++) ((float4*)shared)[j * ACTIVE + thread] = four(weight, thread, IN_REGISTERS + j);
+  }
+
+  // The same where a thread's rows are neighbours in the parameters and its outputs are not: a warp reads eight rows of
+  // four outputs at a time, which are whole 32-byte sectors. What belongs into registers passes through shared memory.
+  template <class Weight>
+  __device__ __forceinline__ void load_rows_together(const Weight& weight, float* shared) {
+    if constexpr (IN_REGISTERS > IN_SHARED) {
+      load(weight, shared);
+    } else {
+      if constexpr (IN_REGISTERS > 0) {
+        __syncthreads();
+        stage<0, IN_REGISTERS>(weight, shared);
+        __syncthreads();
+        if (threadIdx.x < ACTIVE) UNROLL for (int j = 0; j < IN_REGISTERS; j++) held[j] = ((float4*)shared)[j * ACTIVE + threadIdx.x];
+        __syncthreads();
+      }
+      stage<IN_REGISTERS, IN_REGISTERS + IN_SHARED>(weight, shared);
+    }
+  }
+  template <int FIRST, int LAST, class Weight>
+  static __device__ __forceinline__ void stage(const Weight& weight, float* shared) {
+    constexpr int OCTETS = (LAST - FIRST + 7) / 8;
+    const int lane = threadIdx.x % 32, component = lane % 4;
+#pragma unroll 4
+    for (int item = threadIdx.x / 32; item < ACTIVE * OCTETS; item += THREADS / 32) {
+      const int thread = item / OCTETS, j = FIRST + item % OCTETS * 8 + lane / 4;
+      const int output = thread % GROUPS * 4 + component, k = thread / GROUPS * DEPTH + j;
+      if (j < LAST) shared[((j - FIRST) * ACTIVE + thread) * 4 + component] = k < INNER && output < OUTPUTS_ ? weight(output, k) : 0.0f;
+    }
   }
 
   template <class Weight>
@@ -391,19 +431,28 @@ __device__ __forceinline__ Entry entry_of(int o) {
   return e;
 }
 
-__device__ __forceinline__ float activation(Entry e, float raw) {
-  switch (e.field) {
-    case KEY: return KEY_TANH ? tanhf(raw) : raw;
-    case STRENGTH: return softplus(raw);
-    case SHARPENING: return 1.0f + softplus(raw);
-    case SHIFT: return raw;  // `shift_weights` needs all of them
-    case ADD_: return ADD_ACTIVATION == 0 ? raw : ADD_ACTIVATION == 1 ? tanhf(raw) : sigmoid(raw);
-    default: return sigmoid(raw);
+// What is done to an interface entry; which one is settled once per sequence.
+enum Activation { RAW, TANH, SIGMOID, SOFTPLUS, ONE_PLUS_SOFTPLUS, SHIFT_WEIGHT };
+__device__ __forceinline__ Activation activation_of(Field field) {
+  switch (field) {
+    case KEY: return KEY_TANH ? TANH : RAW;
+    case STRENGTH: return SOFTPLUS;
+    case SHARPENING: return ONE_PLUS_SOFTPLUS;
+    case SHIFT: return SHIFT_WEIGHT;
+    case ADD_: return ADD_ACTIVATION == 0 ? RAW : ADD_ACTIVATION == 1 ? TANH : SIGMOID;
+    default: return SIGMOID;
   }
+}
+// All of them at once: neighbouring threads want different ones, and branches would run one after the other.
+__device__ __forceinline__ float activate(Activation kind, float x) {
+  const float e = expf(kind == TANH ? -2.0f * fabsf(x) : -fabsf(x)), inverse = quotient(1.0f, 1.0f + e);
+  const float softplus = fmaxf(x, 0.0f) + log_one_plus(e);
+  return kind == TANH ? tanh_from(x, e) : kind == SIGMOID ? (x >= 0.0f ? inverse : e * inverse)
+       : kind == SOFTPLUS ? softplus : kind == ONE_PLUS_SOFTPLUS ? 1.0f + softplus : x;
 }
 
 // Where an entry stands in shared memory, given the offsets of one of the two layouts.
-__device__ __forceinline__ float* asked_place(Entry e, float* keys, float* erase, float* add, float* scalars) {
+__device__ __forceinline__ int asked_place(Entry e, int keys, int erase, int add, int scalars) {
   const int writer = e.head - READ_HEADS;
   switch (e.field) {
     case KEY: return keys + e.head * PADDED_WIDTH + e.index;
@@ -417,22 +466,20 @@ __device__ __forceinline__ float* asked_place(Entry e, float* keys, float* erase
   }
 }
 
-// The weights of the shifts -r .. r, from the raw entries.
-__device__ __forceinline__ void shift_weights(const float* scalars, float (&weights)[TAPS]) {
-  const float* raw = scalars + 4;
-  if (SHIFT_SOFTMAX) {
-    float most = raw[0], sum = 0;
-    UNROLL for (int j = 1; j < TAPS; j++) most = fmaxf(most, raw[j]);
-    UNROLL for (int j = 0; j < TAPS; j++) sum += weights[j] = expf(raw[j] - most);
-    const float inverse = quotient(1.0f, sum);
-    UNROLL for (int j = 0; j < TAPS; j++) weights[j] *= inverse;
-  } else {
-    const float amount = SHIFT_RANGE * tanhf(raw[0]), whole = floorf(amount), part = amount - whole;
-    UNROLL for (int j = 0; j < TAPS; j++) {
-      const float offset = j - SHIFT_RANGE;
-      weights[j] = offset == whole ? 1.0f - part : offset == whole + 1.0f ? part : part - part;  // NaN stays NaN
-    }
-  }
+constexpr int ENTRIES = (INTERFACE + THREADS - 1) / THREADS;  // interface entries per thread
+struct OwnEntry {
+  Activation kind;
+  int place, first_tap;  // in shared memory; output of the head's first shift entry
+};
+__device__ __forceinline__ OwnEntry own_entry(int o, int keys, int erase, int add, int scalars) {
+  const Entry e = entry_of(min(o, INTERFACE - 1));
+  return OwnEntry{activation_of(e.field), asked_place(e, keys, erase, add, scalars), o - e.index};
+}
+
+// The paper's other shift: a width-one uniform distribution from `amount` on, as weights of the shifts -r .. r.
+__device__ __forceinline__ float scalar_shift_weight(float raw, int tap) {
+  const float amount = SHIFT_RANGE * hyperbolic_tangent(raw), whole = floorf(amount), part = amount - whole, offset = tap - SHIFT_RANGE;
+  return offset == whole ? 1.0f - part : offset == whole + 1.0f ? part : part - part;  // NaN stays NaN
 }
 
 __device__ __forceinline__ int around(int slot, int slots) {  // slot modulo slots; the division is rare
@@ -440,29 +487,40 @@ __device__ __forceinline__ int around(int slot, int slots) {  // slot modulo slo
   return slot;
 }
 
-// Eq. 6: a vector with an entry above one is scaled down to it, so that squares cannot overflow.
+// The slots that Eq. 8 looks at, by tap: the same at every step, so found once if there are few.
+struct Neighbours {
+  static constexpr bool HELD = SLOTS_PER_THREAD * TAPS <= 6;
+  int held[HELD ? SLOTS_PER_THREAD * TAPS : 1];
+  __device__ __forceinline__ explicit Neighbours(const Place& at) {
+    if constexpr (HELD) {
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++)
+        UNROLL for (int j = 0; j < TAPS; j++) held[s * TAPS + j] = around(at.slot(s) - (j - SHIFT_RANGE), at.slots);
+    }
+  }
+  // Where the focus comes from under shift j - r; the other way round it is tap TAPS - 1 - j.
+  __device__ __forceinline__ int operator()(const Place& at, int s, int j) const {
+    if constexpr (HELD) return held[s * TAPS + j];
+    return around(at.slot(s) - (j - SHIFT_RANGE), at.slots);
+  }
+};
+
+// Eq. 6 scales a vector with an entry above one down to it, so that squares cannot overflow. The cosine is the same to
+// float32 without that as long as they do not, because epsilon then vanishes beside the norm.
 struct Norm {
-  float scale, squared;  // 1 / max(1, largest entry); squared norm of the scaled vector, with epsilon
+  float scale, squared;  // of the vector: one unless it is huge; squared norm of the scaled vector, with epsilon
 };
 __device__ __forceinline__ Norm team_norm(const float (&v)[COLUMNS], bool within_one) {
-  float squared = 0, most = 0;
-  UNROLL for (int i = 0; i < COLUMNS; i++) {
-    squared += v[i] * v[i];
-    most = fmaxf(most, fabsf(v[i]));
-  }
   Norm norm;
   norm.scale = 1.0f;
+  float squared = 0;
+  UNROLL for (int i = 0; i < COLUMNS; i++) squared += v[i] * v[i];
   squared = team_sum(squared);
-  if (!within_one) {
-    most = team_max(most);
-    if (most > 1.0f) norm.scale = 1.0f / most;
-    if (__any_sync(0xffffffffu, most > 1e15f)) {  // the squares may have overflowed
-      float again = 0;
-      UNROLL for (int i = 0; i < COLUMNS; i++) again += v[i] * norm.scale * (v[i] * norm.scale);
-      squared = team_sum(again);
-    } else {
-      squared *= norm.scale * norm.scale;
-    }
+  if (!within_one && __any_sync(0xffffffffu, squared > 1e18f)) {
+    float most = 1.0f, again = 0;
+    UNROLL for (int i = 0; i < COLUMNS; i++) most = fmaxf(most, fabsf(v[i]));
+    norm.scale = 1.0f / team_max(most);
+    UNROLL for (int i = 0; i < COLUMNS; i++) again += v[i] * norm.scale * (v[i] * norm.scale);
+    squared = team_sum(again);
   }
   norm.squared = squared + NORM_EPSILON;
   return norm;
@@ -515,7 +573,7 @@ __device__ __forceinline__ float softmax_again(const float (&exponent)[SLOTS_PER
 // Eqs. 5 to 9 for heads FIRST .. FIRST + COUNT on the memory in `rows`. The two callables
 // are work that does not depend on any of it, for places where the threads would wait.
 template <int FIRST, int COUNT, class First, class Second>
-__device__ __forceinline__ void address(float* shared, const Rows& rows, float (&w)[COUNT][SLOTS_PER_THREAD], float4* records, const Place& at, First idle_first, Second idle_second) {
+__device__ __forceinline__ void address(float* shared, const Rows& rows, float (&w)[COUNT][SLOTS_PER_THREAD], float4* records, const Place& at, const Neighbours& neighbours, First idle_first, Second idle_second) {
   float e[COUNT][SLOTS_PER_THREAD], exponent[COUNT][SLOTS_PER_THREAD];
   const bool teller = threadIdx.x % 32 == 0;
   Norm row[SLOTS_PER_THREAD];
@@ -551,22 +609,20 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, float (
     const float inverse = quotient(1.0f, sum), gate = scalars[1], sharpening = scalars[2];
     const float* exponentials = shared + EXPONENTIALS + head * UP4_TAPE;
     const float* previous = shared + PREVIOUS + head * UP4_TAPE;
-    float shifts[TAPS];
-    shift_weights(scalars, shifts);
     float again = 0;
     UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
       float shifted = 0, own_previous = 0;
       if (at.active(s)) {
         UNROLL for (int j = 0; j < TAPS; j++) {
-          const int from = around(at.slot(s) - (j - SHIFT_RANGE), at.slots);
-          shifted += shifts[j] * (gate * (inverse * exponentials[from]) + (1.0f - gate) * previous[from]);
+          const int from = neighbours(at, s, j);
+          shifted += scalars[4 + j] * (gate * (inverse * exponentials[from]) + (1.0f - gate) * previous[from]);
         }
         own_previous = previous[at.slot(s)];
       }
       if (records && at.leader && at.active(s)) {  // the new weight follows below
         records[head * TAPE + at.slot(s)] = make_float4(e[h][s] * inverse, shifted, 0.0f, own_previous);
       }
-      exponent[h][s] = sharpening * logf(shifted + SHARPEN_EPSILON);
+      exponent[h][s] = sharpening * __logf(shifted + SHARPEN_EPSILON);
       again += e[h][s] = at.active(s) ? expf(exponent[h][s]) : 0.0f;
     }
     again = slots_sum(again);
@@ -647,55 +703,68 @@ __device__ __forceinline__ void units(float* shared, int layer, int t, const Kep
     float hidden;
     if (LSTM) {
       const float4 raw = Product_RECURRENT::total_of_group(shared + PARTIALS, unit);
-      const float i = sigmoid(raw.x), f = sigmoid(raw.y), g = tanhf(raw.z), o = sigmoid(raw.w);
+      const float i = sigmoid(raw.x), f = sigmoid(raw.y), g = hyperbolic_tangent(raw.z), o = sigmoid(raw.w);
       float& cell = shared[CELL + layer * UNITS + unit];
       const float next = f * cell + i * g;
       cell = next;
-      hidden = o * tanhf(next);
+      hidden = o * hyperbolic_tangent(next);
       if (keep) {
         ((float4*)kept.gates(t, layer))[unit] = make_float4(i, f, g, o);
         kept.cells(t, layer)[unit] = next;
       }
     } else {
-      hidden = tanhf(layer == 0 ? Product_BELOW_FIRST::total(shared + PARTIALS, unit) : Product_BELOW_UPPER::total(shared + PARTIALS, unit));
+      hidden = hyperbolic_tangent(layer == 0 ? Product_BELOW_FIRST::total(shared + PARTIALS, unit) : Product_BELOW_UPPER::total(shared + PARTIALS, unit));
     }
     spread_hidden(shared, layer, unit, hidden);
     kept.before(t + 1)[READS + layer * UNITS + unit] = hidden;
   }
 }
 
-// Logits of all steps from the kept rows and, where there are targets, the cost and its gradient.
+// Logits of all steps from the kept rows and, where there are targets, the cost and its gradient. A warp takes a step
+// and eight outputs at a time, its lanes the units.
+constexpr int OUTPUT_GROUP = OUTPUTS < 8 ? OUTPUTS : 8;
 __device__ void output_layer(const Arguments& a, float* shared, const Kept& kept, const Place& at) {
   const float* weight = a.parameters + (long long)at.seed * PARAMETERS + OUTPUT_WEIGHT;
   const float* bias = a.parameters + (long long)at.seed * PARAMETERS + OUTPUT_BIAS;
+  const int lane = threadIdx.x % 32;
+  float* logits = shared + PARTIALS + at.warp * OUTPUT_GROUP;
   float cost = 0;
-  for (int i = threadIdx.x; i < a.steps * OUTPUTS; i += THREADS) {
-    const int t = i / OUTPUTS, o = i % OUTPUTS;
-    const long long step = ((long long)at.seed * a.steps + t) * a.batch + at.row;
-    float logit = 0, slope = 0;
-    if (t < at.length) {
-      const float* row = kept.before(t + 1);
-      float sums[4] = {bias[o], 0, 0, 0};
+  for (int first = 0; first < OUTPUTS; first += OUTPUT_GROUP) {
+    for (int t = at.warp; t < a.steps; t += WARPS) {
+      const long long step = ((long long)at.seed * a.steps + t) * a.batch + at.row;
+      float sums[OUTPUT_GROUP];
+      UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] = 0;
+      if (t < at.length) {
+        const float* row = kept.before(t + 1);
 #pragma unroll 4
-      for (int k = 0; k < UNITS; k++) sums[k % 4] += weight[o * OUTPUT_WIDTH + k] * row[READS + (LAYERS - 1) * UNITS + k];
-      if (OUTPUT_READS) {
-#pragma unroll 4
-        for (int k = 0; k < READS; k++) sums[k % 4] += weight[o * OUTPUT_WIDTH + UNITS + k] * row[k];
+        for (int k = lane; k < OUTPUT_WIDTH; k += 32) {
+          const float value = k < UNITS ? row[READS + (LAYERS - 1) * UNITS + k] : row[k - UNITS];
+          UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] += value * weight[min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k];
+        }
       }
-      logit = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-      if (a.targets && a.mask[step] != 0.0f) {
-        const float target = a.targets[step * OUTPUTS + o], weight_of_step = a.mask[step];
-        cost += weight_of_step * (fmaxf(logit, 0.0f) - logit * target + log1pf(expf(-fabsf(logit))));
-        slope = weight_of_step * (sigmoid(logit) - target) / a.batch;
+      fold<OUTPUT_GROUP, 16, 1>(sums, lane, 0, OUTPUT_GROUP, logits, true);
+      __syncwarp();
+      const int o = first + lane;
+      if (lane < OUTPUT_GROUP && o < OUTPUTS) {
+        float logit = 0, slope = 0;
+        if (t < at.length) {
+          logit = logits[lane] + bias[o];
+          if (a.targets && a.mask[step] != 0.0f) {
+            const float target = a.targets[step * OUTPUTS + o], counts = a.mask[step];
+            cost += counts * (fmaxf(logit, 0.0f) - logit * target + log_one_plus(expf(-fabsf(logit))));
+            slope = counts * (sigmoid(logit) - target) / a.batch;
+          }
+        }
+        if (a.outputs) a.outputs[step * OUTPUTS + o] = logit;
+        if (a.targets) a.d_outputs[step * OUTPUTS + o] = slope;
       }
+      __syncwarp();
     }
-    if (a.outputs) a.outputs[step * OUTPUTS + o] = logit;
-    if (a.targets) a.d_outputs[step * OUTPUTS + o] = slope;
   }
   if (a.targets) {
     UNROLL for (int bit = 1; bit < 32; bit *= 2) cost += from_lane(cost, bit);
     __syncthreads();
-    if (threadIdx.x % 32 == 0) shared[PARTIALS + at.warp] = cost;
+    if (lane == 0) shared[PARTIALS + at.warp] = cost;
     __syncthreads();
     if (threadIdx.x == 0) {
       float sum = 0;
@@ -706,10 +775,10 @@ __device__ void output_layer(const Arguments& a, float* shared, const Kept& kept
 }
 
 __device__ __forceinline__ void load_weights(Weights& weights, const float* p, float* shared) {
-  weights.below_first.load(BelowWeight{p, 0}, shared + WEIGHTS_BELOW_FIRST);
-  weights.interface.load(InterfaceWeight{p}, shared + WEIGHTS_INTERFACE);
-  UNROLL for (int layer = 1; layer < LAYERS; layer++) weights.below_upper[layer - 1].load(BelowWeight{p, layer}, upper_weights(shared, layer));
-  if constexpr (LSTM) UNROLL for (int layer = 0; layer < LAYERS; layer++) weights.recurrent[layer].load(RecurrentWeight{p, layer}, recurrent_weights(shared, layer));
+  weights.below_first.load_rows_together(BelowWeight{p, 0}, shared + WEIGHTS_BELOW_FIRST);
+  weights.interface.load_rows_together(InterfaceWeight{p}, shared + WEIGHTS_INTERFACE);
+  UNROLL for (int layer = 1; layer < LAYERS; layer++) weights.below_upper[layer - 1].load_rows_together(BelowWeight{p, layer}, upper_weights(shared, layer));
+  if constexpr (LSTM) UNROLL for (int layer = 0; layer < LAYERS; layer++) weights.recurrent[layer].load_rows_together(RecurrentWeight{p, layer}, recurrent_weights(shared, layer));
 }
 
 __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float* shared, long long sequence) {
@@ -737,6 +806,9 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
       shared[CELL + i] = a.initial.cell[sequence * LAYERS * UNITS + i];
     }
   }
+  const Neighbours neighbours(at);
+  OwnEntry entries[ENTRIES];
+  UNROLL for (int i = 0; i < ENTRIES; i++) entries[i] = own_entry(thread + i * THREADS, KEYS, ERASE, ADD, SCALARS);
   const float* input = a.inputs + ((long long)at.seed * a.steps * a.batch + at.row) * INPUTS;
   if (thread < INPUTS && at.length > 0) shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(thread)] = input[thread];
   __syncthreads();
@@ -776,14 +848,26 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
       weights.interface.store(sum, shared + PARTIALS);
     }
     __syncthreads();
-    for (int o = thread; o < INTERFACE; o += THREADS) {
-      const float raw = Product_INTERFACE::total(shared + PARTIALS, o);
-      const Entry entry = entry_of(o);
-      const float asked = activation(entry, clipped(raw));
-      *asked_place(entry, shared + KEYS, shared + ERASE, shared + ADD, shared + SCALARS) = asked;
-      if (a.keep) {
-        kept.raw(t)[o] = raw;
-        kept.asked(t)[o] = asked;
+    UNROLL for (int i = 0; i < ENTRIES; i++) {
+      const int o = thread + i * THREADS;
+      if (o < INTERFACE) {
+        const float raw = Product_INTERFACE::total(shared + PARTIALS, o), in_range = clipped(raw);
+        float asked = activate(entries[i].kind, in_range);
+        if (entries[i].kind == SHIFT_WEIGHT) {
+          if (SHIFT_SOFTMAX) {  // against the other taps
+            float taps[TAPS], most = in_range, sum = 0;
+            UNROLL for (int j = 0; j < TAPS; j++) most = fmaxf(most, taps[j] = clipped(Product_INTERFACE::total(shared + PARTIALS, entries[i].first_tap + j)));
+            UNROLL for (int j = 0; j < TAPS; j++) sum += expf(taps[j] - most);
+            asked = quotient(expf(in_range - most), sum);
+          } else {
+            UNROLL for (int j = 0; j < TAPS; j++) shared[entries[i].place + j] = scalar_shift_weight(in_range, j);
+          }
+        }
+        if (SHIFT_SOFTMAX || entries[i].kind != SHIFT_WEIGHT) shared[entries[i].place] = asked;
+        if (a.keep) {
+          kept.raw(t)[o] = raw;
+          kept.asked(t)[o] = asked;
+        }
       }
     }
     if (thread < INPUTS) shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(thread)] = next_input;
@@ -791,14 +875,14 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     float4* records = a.keep ? kept.records(t) : nullptr;
     float write_weights[WRITE_HEADS][SLOTS_PER_THREAD], read_weights[READ_HEADS][SLOTS_PER_THREAD];
     if constexpr (WRITE_FIRST) {
-      address<READ_HEADS, WRITE_HEADS>(shared, rows, write_weights, records, at, [&] { background(Piece<0>{}); }, [&] { background(Piece<1>{}); });
+      address<READ_HEADS, WRITE_HEADS>(shared, rows, write_weights, records, at, neighbours, [&] { background(Piece<0>{}); }, [&] { background(Piece<1>{}); });
       write(shared, rows, write_weights, at);
-      address<0, READ_HEADS>(shared, rows, read_weights, records, at, [&] { background(Piece<2>{}); }, [&] { background(Piece<3>{}); });
+      address<0, READ_HEADS>(shared, rows, read_weights, records, at, neighbours, [&] { background(Piece<2>{}); }, [&] { background(Piece<3>{}); });
       read(shared, rows, read_weights, at);
     } else {
       float all[HEADS][SLOTS_PER_THREAD];
       address<0, HEADS>(
-          shared, rows, all, records, at,
+          shared, rows, all, records, at, neighbours,
           [&] { background(Piece<0>{}), background(Piece<1>{}); }, [&] { background(Piece<2>{}), background(Piece<3>{}); });
       UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
         UNROLL for (int h = 0; h < READ_HEADS; h++) read_weights[h][s] = all[h][s];
@@ -890,7 +974,7 @@ using Records = float4[HEADS][SLOTS_PER_THREAD];  // content, shifted, new and p
 // From the gradients `d_w` of the new weightings of heads FIRST .. FIRST + COUNT to those of the previous weightings
 // (left in `d_w`), of the memory they looked at (added to d_rows), and the sums for their interface entries.
 template <int FIRST, int COUNT, class First, class Second, class Third>
-__device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d_rows, const Records& records, float (*d_w)[SLOTS_PER_THREAD], const Place& at, First idle_first, Second idle_second, Third idle_third) {
+__device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d_rows, const Records& records, float (*d_w)[SLOTS_PER_THREAD], const Place& at, const Neighbours& neighbours, First idle_first, Second idle_second, Third idle_third) {
   const bool teller = threadIdx.x % 32 == 0, tells = at.warp < SLOT_WARPS;
   float* warp_sums = shared + SUMS + at.warp * ALL_SUMS;
   UNROLL for (int h = 0; h < COUNT; h++) {
@@ -912,7 +996,7 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
       const float d_exponent = r.z * (d_w[h][s] - mean), shifted = r.y + SHARPEN_EPSILON;
       d_shifted[h][s] = quotient(d_exponent * sharpening, shifted);
       if (at.leader && at.active(s)) shared[D_SHIFTED + head * UP4_TAPE + at.slot(s)] = d_shifted[h][s];
-      sharpening_sum[h] += at.active(s) ? d_exponent * logf(shifted) : 0.0f;
+      sharpening_sum[h] += at.active(s) ? d_exponent * __logf(shifted) : 0.0f;
     }
   }
   idle_second();
@@ -925,8 +1009,7 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
     const int head = FIRST + h;
     const float* scalars = shared + SCALARS + head * HEAD_SCALARS;
     const float gate = scalars[1];
-    float shifts[TAPS], sums[SUM_TAPS + TAPS];
-    shift_weights(scalars, shifts);
+    float sums[SUM_TAPS + TAPS];
     UNROLL for (int j = 0; j < SUM_TAPS + TAPS; j++) sums[j] = 0;
     sums[SUM_SHARPENING] = sharpening_sum[h];
     UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
@@ -935,8 +1018,8 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
       d_gated[h][s] = 0;
       if (at.active(s)) {
         UNROLL for (int j = 0; j < TAPS; j++) {
-          const float d = shared[D_SHIFTED + head * UP4_TAPE + around(at.slot(s) + (j - SHIFT_RANGE), at.slots)];
-          d_gated[h][s] += shifts[j] * d;
+          const float d = shared[D_SHIFTED + head * UP4_TAPE + neighbours(at, s, TAPS - 1 - j)];
+          d_gated[h][s] += scalars[4 + j] * d;
           sums[SUM_TAPS + j] += gated * d;
         }
       }
@@ -1055,64 +1138,53 @@ __device__ __forceinline__ float all_warps(const float* shared, int index) {
   return sum;
 }
 
-// The gradient of one raw interface entry.
-__device__ __forceinline__ float d_interface_entry(const float* shared, Entry e, float raw) {
-  const int sums = sums_of(e.head), scalar_sums = sums + PADDED_WIDTH;
-  const float* scalars = shared + SCALARS + e.head * HEAD_SCALARS;
-  const float in_range = clipped(raw);
-  float d;
+// Which sums the gradient of an interface entry is made of; settled once per sequence.
+struct EntryGradient {
+  Field field;
+  int head, sum;  // the sum over the slots that is its own
+};
+__device__ __forceinline__ EntryGradient entry_gradient(int o) {
+  const Entry e = entry_of(min(o, INTERFACE - 1));
+  const int scalar_sums = sums_of(e.head) + PADDED_WIDTH;
+  int sum = sums_of(e.head) + e.index;  // KEY
   switch (e.field) {
-    case KEY: {
-      const float key = shared[KEYS + e.head * PADDED_WIDTH + e.index], scale = shared[KEY_NORMS + 2 * e.head];
-      const float along = quotient(all_warps(shared, scalar_sums + SUM_COSINE), shared[KEY_NORMS + 2 * e.head + 1]);
-      // the sums of the columns hold the key's scale already
-      d = all_warps(shared, sums + e.index) - along * scale * scale * key;
-      if (KEY_TANH) d *= 1.0f - key * key;
-      break;
-    }
-    case STRENGTH: d = all_warps(shared, scalar_sums + SUM_STRENGTH) * sigmoid(in_range); break;
-    case SHARPENING: d = all_warps(shared, scalar_sums + SUM_SHARPENING) * sigmoid(in_range); break;
-    case GATE: {
-      float content = sum_of_warps(shared + CHAIN_SECOND + e.head * WARPS);
-      d = (content - all_warps(shared, scalar_sums + SUM_PREVIOUS)) * scalars[1] * (1.0f - scalars[1]);
-      break;
-    }
-    case SHIFT: {
-      float weights[TAPS], mean = 0, own = 0;
-      shift_weights(scalars, weights);
-      if (SHIFT_SOFTMAX) {
-        UNROLL for (int j = 0; j < TAPS; j++) {
-          const float d_tap = all_warps(shared, scalar_sums + SUM_TAPS + j);
-          mean += weights[j] * d_tap;
-          if (j == e.index) own = d_tap;
-        }
-        d = 0;
-        UNROLL for (int j = 0; j < TAPS; j++) if (j == e.index) d = weights[j] * (own - mean);
-      } else {
-        const float turn = tanhf(in_range), whole = floorf(SHIFT_RANGE * turn);
-        UNROLL for (int j = 0; j < TAPS; j++) {
-          const float offset = j - SHIFT_RANGE, d_tap = all_warps(shared, scalar_sums + SUM_TAPS + j);
-          own += offset == whole ? -d_tap : offset == whole + 1.0f ? d_tap : 0.0f * d_tap;
-        }
-        d = own * SHIFT_RANGE * (1.0f - turn * turn);
-      }
-      break;
-    }
-    case ERASE_: {
-      const float erase = shared[ERASE + (e.head - READ_HEADS) * PADDED_WIDTH + e.index];
-      d = all_warps(shared, sums + ERASE_SUMS + e.index) * erase * (1.0f - erase);
-      break;
-    }
-    case ADD_: {
-      const float add = shared[ADD + (e.head - READ_HEADS) * PADDED_WIDTH + e.index];
-      d = all_warps(shared, sums + ADD_SUMS + e.index);
-      if (ADD_ACTIVATION == 1) d *= 1.0f - add * add;
-      if (ADD_ACTIVATION == 2) d *= add * (1.0f - add);
-      break;
-    }
-    default: d = all_warps(shared, scalar_sums + SUM_WRITE_GATE) * scalars[3] * (1.0f - scalars[3]);
+    case KEY: break;
+    case STRENGTH: sum = scalar_sums + SUM_STRENGTH; break;
+    case GATE: sum = scalar_sums + SUM_PREVIOUS; break;
+    case SHIFT: sum = scalar_sums + SUM_TAPS + e.index; break;
+    case SHARPENING: sum = scalar_sums + SUM_SHARPENING; break;
+    case ERASE_: sum += ERASE_SUMS; break;
+    case ADD_: sum += ADD_SUMS; break;
+    default: sum = scalar_sums + SUM_WRITE_GATE;
   }
-  return CLIP && (raw < -CLIP_AT || raw > CLIP_AT) ? 0.0f : d;
+  return EntryGradient{e.field, e.head, sum};
+}
+
+// The gradient of one raw interface entry, whose value after the activation is `asked`.
+__device__ __forceinline__ float d_interface_entry(const float* shared, EntryGradient e, Activation kind, float raw, float asked) {
+  const float* scalars = shared + SCALARS + e.head * HEAD_SCALARS;
+  const int scalar_sums = sums_of(e.head) + PADDED_WIDTH;
+  float d = all_warps(shared, e.sum);
+  if (e.field == KEY) {  // the key's scale is in the sums of the columns already
+    const float key = asked, scale = shared[KEY_NORMS + 2 * e.head];
+    d -= quotient(all_warps(shared, scalar_sums + SUM_COSINE), shared[KEY_NORMS + 2 * e.head + 1]) * scale * scale * key;
+  } else if (e.field == GATE || (SHIFT_SOFTMAX && e.field == SHIFT)) {
+    const float content = sum_of_warps(shared + CHAIN_SECOND + e.head * WARPS);
+    if (e.field == GATE) d = content - d;
+    // softmax: minus the mean over the taps, which is the sum of gated weight times its gradient
+    else d = asked * (d - (scalars[1] * content + (1.0f - scalars[1]) * all_warps(shared, scalar_sums + SUM_PREVIOUS)));
+  } else if (!SHIFT_SOFTMAX && e.field == SHIFT) {
+    const float turn = hyperbolic_tangent(clipped(raw)), whole = floorf(SHIFT_RANGE * turn);
+    d = 0;
+    UNROLL for (int j = 0; j < TAPS; j++) {
+      const float offset = j - SHIFT_RANGE, d_tap = all_warps(shared, scalar_sums + SUM_TAPS + j);
+      d += offset == whole ? -d_tap : offset == whole + 1.0f ? d_tap : 0.0f * d_tap;
+    }
+    d *= SHIFT_RANGE * (1.0f - turn * turn);
+  }
+  const float slope = kind == TANH ? 1.0f - asked * asked : kind == SIGMOID ? asked * (1.0f - asked)
+                    : kind == SOFTPLUS || kind == ONE_PLUS_SOFTPLUS ? sigmoid(clipped(raw)) : 1.0f;
+  return CLIP && (raw < -CLIP_AT || raw > CLIP_AT) ? 0.0f : d * slope;
 }
 
 struct Weights {
@@ -1153,7 +1225,7 @@ __device__ void through_outputs(const Arguments& a, float* d_seen, const Place& 
 __device__ __forceinline__ void unit(float* shared, int layer, int unit, float d_hidden, float4 gates, float cell, float before, float hidden, float* d_row) {
   float d_gates[LSTM ? 4 : 1];
   if (LSTM) {
-    const float i = gates.x, f = gates.y, g = gates.z, o = gates.w, squashed = tanhf(cell);
+    const float i = gates.x, f = gates.y, g = gates.z, o = gates.w, squashed = hyperbolic_tangent(cell);
     float& carried = shared[CELL + layer * UNITS + unit];
     const float d_cell = carried + d_hidden * o * (1.0f - squashed * squashed);
     carried = d_cell * f;
@@ -1190,8 +1262,7 @@ __device__ __forceinline__ void load_tape(Rows& rows, const Arguments& a, const 
   }
 }
 
-constexpr int ENTRIES = (INTERFACE + THREADS - 1) / THREADS;  // interface entries per thread
-constexpr int OWN_UNITS = (UNITS + THREADS - 1) / THREADS;
+constexpr int OWN_UNITS = (UNITS + THREADS - 1) / THREADS, OWN_READS = (READS + THREADS - 1) / THREADS;
 
 __device__ __forceinline__ void load_asked(float (&raw)[ENTRIES], float (&asked)[ENTRIES], const Kept& kept, int t) {
   UNROLL for (int i = 0; i < ENTRIES; i++) {
@@ -1200,10 +1271,11 @@ __device__ __forceinline__ void load_asked(float (&raw)[ENTRIES], float (&asked)
     asked[i] = o < INTERFACE ? kept.asked(t)[o] : 0.0f;
   }
 }
-__device__ __forceinline__ void spread_asked(float* shared, const float (&asked)[ENTRIES]) {
+__device__ __forceinline__ void spread_asked(float* shared, const OwnEntry (&entries)[ENTRIES], const float (&raw)[ENTRIES], const float (&asked)[ENTRIES]) {
   UNROLL for (int i = 0; i < ENTRIES; i++) {
-    const int o = threadIdx.x + i * THREADS;
-    if (o < INTERFACE) *asked_place(entry_of(o), shared + KEYS, shared + ERASE, shared + ADD, shared + SCALARS) = asked[i];
+    if (threadIdx.x + i * THREADS >= INTERFACE) continue;
+    if (SHIFT_SOFTMAX || entries[i].kind != SHIFT_WEIGHT) shared[entries[i].place] = asked[i];
+    else UNROLL for (int j = 0; j < TAPS; j++) shared[entries[i].place + j] = scalar_shift_weight(clipped(raw[i]), j);
   }
 }
 
@@ -1240,6 +1312,13 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     if (OUTPUT_READS && last >= 0) d += d_seen[(long long)last * GRADIENT_WIDTH + UNITS + i];
     shared[D_READS + i / WIDTH * PADDED_WIDTH + i % WIDTH] = d;
   }
+  const Neighbours neighbours(at);
+  OwnEntry entries[ENTRIES];
+  EntryGradient gradients[ENTRIES];
+  UNROLL for (int i = 0; i < ENTRIES; i++) {
+    entries[i] = own_entry(thread + i * THREADS, KEYS, ERASE, ADD, SCALARS);
+    gradients[i] = entry_gradient(thread + i * THREADS);
+  }
   Rows after, before;
   Records records;
   float raw[ENTRIES], asked[ENTRIES];
@@ -1247,7 +1326,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     if (WRITE_FIRST) load_tape(after, a, kept, last, at);
     load_tape(before, a, kept, last - 1, at);
     load_asked(raw, asked, kept, last);
-    spread_asked(shared, asked);
+    spread_asked(shared, entries, raw, asked);
     if (AHEAD) load_records(records, kept, last, at);
   }
   float4 d_hiddens[LSTM ? LAYERS : 1];  // partial sums: what the step after this one wants of this step's hidden values
@@ -1263,18 +1342,25 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   __syncthreads();
   for (int t = last; t >= 0; t--) {
     float* d_row = d_rows_of_steps + (long long)t * GRADIENT_WIDTH;
-    // What the next iteration needs, asked for now.
     Rows earlier;
     Records next_records;
-    float next_raw[ENTRIES], next_asked[ENTRIES];
-    if (t > 0) {
-      load_tape(earlier, a, kept, t - 2, at);
-      load_asked(next_raw, next_asked, kept, t - 1);
-      if (AHEAD) load_records(next_records, kept, t - 1, at);
-    }
+    float next_raw[ENTRIES], next_asked[ENTRIES], next_seen[OWN_READS];
+    // What the next iteration needs, asked for early, but after the first use of what the last iteration asked for: the
+    // hardware counts loads in flight, and waiting for the old ones would wait for these as well.
+    const auto ask_for_next = [&] {
+      UNROLL for (int i = 0; i < OWN_READS; i++) {
+        const int r = thread + i * THREADS;
+        next_seen[i] = OUTPUT_READS && t > 0 && r < READS ? d_seen[(long long)(t - 1) * GRADIENT_WIDTH + UNITS + r] : 0.0f;
+      }
+      if (t > 0) {
+        load_tape(earlier, a, kept, t - 2, at);
+        load_asked(next_raw, next_asked, kept, t - 1);
+        if (AHEAD) load_records(next_records, kept, t - 1, at);
+      }
+    };
     if (!AHEAD) load_records(records, kept, t, at);
 
-    const auto piece0 = [&] { background(Piece<0>{}); };
+    const auto piece0 = [&] { ask_for_next(), background(Piece<0>{}); };
     const auto piece1 = [&] { background(Piece<1>{}); };
     const auto piece2 = [&] { background(Piece<2>{}); };
     const auto piece3 = [&] { background(Piece<3>{}); };
@@ -1282,14 +1368,14 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     const auto piece5 = [&] { background(Piece<5>{}); };
     if constexpr (WRITE_FIRST) {
       read(shared, after, d_rows, records, d_w, at);
-      address<0, READ_HEADS>(shared, after, d_rows, records, d_w, at, piece0, piece1, piece2);
+      address<0, READ_HEADS>(shared, after, d_rows, records, d_w, at, neighbours, piece0, piece1, piece2);
       write(shared, before, d_rows, records, d_w, at);
-      address<READ_HEADS, WRITE_HEADS>(shared, before, d_rows, records, d_w + READ_HEADS, at, piece3, piece4, piece5);
+      address<READ_HEADS, WRITE_HEADS>(shared, before, d_rows, records, d_w + READ_HEADS, at, neighbours, piece3, piece4, piece5);
     } else {
       write(shared, before, d_rows, records, d_w, at);
       read(shared, before, d_rows, records, d_w, at);
       address<0, HEADS>(
-          shared, before, d_rows, records, d_w, at, [&] { piece0(), piece1(); }, [&] { piece2(), piece3(); }, [&] { piece4(), piece5(); });
+          shared, before, d_rows, records, d_w, at, neighbours, [&] { piece0(), piece1(); }, [&] { piece2(), piece3(); }, [&] { piece4(), piece5(); });
     }
     // The top layer's unit of this thread, asked for early.
     float4 gates[OWN_UNITS];
@@ -1311,7 +1397,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     UNROLL for (int i = 0; i < ENTRIES; i++) {
       const int o = thread + i * THREADS;
       if (o < INTERFACE) {
-        const float d = d_interface_entry(shared, entry_of(o), raw[i]);
+        const float d = d_interface_entry(shared, gradients[i], entries[i].kind, raw[i], asked[i]);
         shared[VECTOR_INTERFACE + Product_INTERFACE::position(o)] = d;
         d_row[LAYERS * GATES + o] = d;
       }
@@ -1322,7 +1408,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
       weights.interface.template piece<0, 1>(sum, shared + VECTOR_INTERFACE, shared + WEIGHTS_INTERFACE, packed + PACKED_INTERFACE);
       weights.interface.store(sum, shared + PARTIALS);
     }
-    if (t > 0) spread_asked(shared, next_asked);
+    if (t > 0) spread_asked(shared, entries, next_raw, next_asked);
     __syncthreads();
     UNROLL for (int layer = LAYERS - 1; layer >= 0; layer--) {
       UNROLL for (int i = 0; i < OWN_UNITS; i++) {
@@ -1360,17 +1446,16 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
       }
       __syncthreads();
     }
-    for (int i = thread; i < READS; i += THREADS) {
-      float d = Product_BELOW_FIRST::total(shared + PARTIALS, i);
-      if (OUTPUT_READS && t > 0) d += d_seen[(long long)(t - 1) * GRADIENT_WIDTH + UNITS + i];
-      shared[D_READS + i / WIDTH * PADDED_WIDTH + i % WIDTH] = d;
+    UNROLL for (int i = 0; i < OWN_READS; i++) {
+      const int r = thread + i * THREADS;
+      if (r < READS) shared[D_READS + r / WIDTH * PADDED_WIDTH + r % WIDTH] = Product_BELOW_FIRST::total(shared + PARTIALS, r) + next_seen[i];
     }
     if (t > 0) {
       UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
         UNROLL for (int i = 0; i < COLUMNS; i++) after[s][i] = before[s][i], before[s][i] = earlier[s][i];
         if (AHEAD) UNROLL for (int h = 0; h < HEADS; h++) records[h][s] = next_records[h][s];
       }
-      UNROLL for (int i = 0; i < ENTRIES; i++) raw[i] = next_raw[i];
+      UNROLL for (int i = 0; i < ENTRIES; i++) raw[i] = next_raw[i], asked[i] = next_asked[i];
     }
     __syncthreads();
   }
@@ -1436,28 +1521,28 @@ extern "C" __global__ void ntm_pack_backward(const __grid_constant__ Arguments a
 constexpr int TILE_THREADS = 256, TILE_DEPTH = 16, TILE_STRIDE = TILE + 4;
 
 struct RowOf {
-  int batch_row, step;
+  int step;
+  long long sequence, input;  // input: (seed, step, row of the batch) as one index
   bool used;
 };
-__device__ __forceinline__ RowOf gradient_row(const Arguments& a, int seed, long long row, long long end) {
+__device__ __forceinline__ RowOf gradient_row(const Arguments& a, int seed, int row, int end) {
+  const int there = min(row, end - 1), batch_row = there / a.steps;
   RowOf r;
-  r.batch_row = row / a.steps;
-  r.step = row % a.steps;
-  r.used = row < end && r.step < a.lengths[(long long)seed * a.batch + (row < end ? r.batch_row : 0)];
+  r.step = there - batch_row * a.steps;
+  r.sequence = (long long)seed * a.batch + batch_row;
+  r.input = ((long long)seed * a.steps + r.step) * a.batch + batch_row;
+  r.used = row < end && r.step < a.lengths[r.sequence];
   return r;
 }
-__device__ __forceinline__ float gradient_left(const Arguments& a, const GradientJob& job, int seed, RowOf r, int o) {
-  if (!r.used || o >= job.rows) return 0.0f;
-  const long long sequence = (long long)seed * a.batch + r.batch_row;
-  if (job.d_column < 0) return a.d_outputs[(((long long)seed * a.steps + r.step) * a.batch + r.batch_row) * OUTPUTS + o];
-  return a.d_rows[(sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column + o];
+// Loaded whether used or not, so that no load waits for a length; what is not used may hold anything.
+__device__ __forceinline__ float gradient_left(const Arguments& a, const GradientJob& job, const RowOf& r, int o) {
+  o = min(o, job.rows - 1);
+  return job.d_column < 0 ? a.d_outputs[r.input * OUTPUTS + o] : a.d_rows[(r.sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column + o];
 }
-__device__ __forceinline__ float gradient_right(const Arguments& a, const GradientJob& job, int seed, RowOf r, int i) {
-  if (!r.used || i > job.columns || (i == job.columns && job.bias < 0)) return 0.0f;
-  if (i == job.columns) return 1.0f;
-  if (job.source == 0) return a.inputs[(((long long)seed * a.steps + r.step) * a.batch + r.batch_row) * INPUTS + i];
-  const long long sequence = (long long)seed * a.batch + r.batch_row;
-  return a.kept[sequence * a.kept_size + (long long)(r.step + job.later) * ROW_WIDTH + job.column + i];
+__device__ __forceinline__ float gradient_right(const Arguments& a, const GradientJob& job, const RowOf& r, int i) {
+  const int column = min(i, job.columns - 1);
+  const float value = job.source == 0 ? a.inputs[r.input * INPUTS + column] : a.kept[r.sequence * a.kept_size + (r.step + job.later) * ROW_WIDTH + job.column + column];
+  return i < job.columns ? value : 1.0f;
 }
 
 // Grid: tiles, chunks, seeds.
@@ -1469,24 +1554,25 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS) ntm_gradient(const __
   while (tile >= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down) tile -= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down, index++;
   const GradientJob job = GRADIENT_JOB[index];
   const int first_o = tile / job.across * TILE, first_i = tile % job.across * TILE;
-  const long long begin = (long long)blockIdx.y * a.chunk_rows;
-  const long long rows = (long long)a.batch * a.steps, end = begin + a.chunk_rows < rows ? begin + a.chunk_rows : rows;
+  const int begin = blockIdx.y * a.chunk_rows, end = min(begin + a.chunk_rows, a.batch * a.steps);
   const int my_row = thread / 16, my_column = thread % 16;
   float sums[4][4], next_left[4], next_right[4];
   UNROLL for (int y = 0; y < 4; y++) UNROLL for (int x = 0; x < 4; x++) sums[y][x] = 0;
-  auto fetch = [&](long long row) {
+  bool used;
+  auto fetch = [&](int row) {
     const RowOf r = gradient_row(a, seed, row, end);
     UNROLL for (int c = 0; c < 4; c++) {
-      next_left[c] = gradient_left(a, job, seed, r, first_o + my_column + 16 * c);
-      next_right[c] = gradient_right(a, job, seed, r, first_i + my_column + 16 * c);
+      next_left[c] = gradient_left(a, job, r, first_o + my_column + 16 * c);
+      next_right[c] = gradient_right(a, job, r, first_i + my_column + 16 * c);
     }
+    used = r.used;
   };
   fetch(begin + my_row);
-  for (long long row = begin; row < end; row += TILE_DEPTH) {
+  for (int row = begin; row < end; row += TILE_DEPTH) {
     __syncthreads();
     UNROLL for (int c = 0; c < 4; c++) {
-      left[my_row * TILE_STRIDE + my_column + 16 * c] = next_left[c];
-      right[my_row * TILE_STRIDE + my_column + 16 * c] = next_right[c];
+      left[my_row * TILE_STRIDE + my_column + 16 * c] = used ? next_left[c] : 0.0f;
+      right[my_row * TILE_STRIDE + my_column + 16 * c] = used ? next_right[c] : 0.0f;
     }
     __syncthreads();
     if (row + TILE_DEPTH < end) fetch(row + TILE_DEPTH + my_row);

@@ -30,7 +30,7 @@ def graves(
     """Graves' RMSProp: new w, n, m, d."""
     n = GRAVES_DECAY * n + (1 - GRAVES_DECAY) * g * g
     m = GRAVES_DECAY * m + (1 - GRAVES_DECAY) * g
-    variance = (n - m * m).clamp_min(0)  # never negative but for rounding, which under a steady gradient of 10 exceeds 1e-4
+    variance = (n - m * m).clamp_min(0)  # rounding makes it negative, beyond epsilon under a steady gradient of 10
     d = GRAVES_MOMENTUM * d - rate * g / torch.sqrt(variance + GRAVES_EPSILON)
     return w + d, n, m, d
 
