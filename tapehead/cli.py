@@ -97,7 +97,21 @@ class Doctor:
     """Check this installation: versions, backends, folders, and a machine that must give the same numbers on each."""
 
 
-COMMANDS = (Train, Eval, Figures, Presets, Tasks, Doctor)
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Measure the speed of complete updates: first the gate, then the table, then how the cost grows."""
+
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
+    rounds: int = 5
+    """How often everything is timed; the table shows medians and spread."""
+    growth: bool = True
+    """Also measure how the cost grows with time steps, slots, width, heads and batch."""
+    out: Path = Path("benchmarks/results")
+    """Where the dated results go."""
+
+
+COMMANDS = (Train, Eval, Figures, Presets, Tasks, Bench, Doctor)
 Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
 
 

@@ -77,9 +77,17 @@ def test_gradient_jobs_write_every_parameter_once(spec: ScanSpec) -> None:
     for job in Plan(spec, 128, H200).gradient_jobs():
         rows, columns = torch.arange(job["rows"])[:, None], torch.arange(job["columns"])
         count[(job["at"] + rows * job["stride"] + columns).flatten()] += 1
-        if job["bias"] >= 0:
-            count[job["bias"] : job["bias"] + job["rows"]] += 1
+        columns = torch.arange(job["second_columns"])
+        count[(job["second_at"] + rows * job["stride"] + columns).flatten()] += 1
+        count[job["bias"] : job["bias"] + job["rows"]] += 1
     assert bool((count == 1).all())
+
+
+@every_preset
+def test_entry_order_has_every_interface_entry_once(spec: ScanSpec) -> None:
+    order = Plan(spec, 128, H200).entry_order
+    assert sorted(o for o in order if o >= 0) == list(range(spec.interface_size))
+    assert len(order) % 32 == 0
 
 
 @every_preset

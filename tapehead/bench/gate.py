@@ -18,13 +18,27 @@ SPECS = {
     "LSTM": ScanSpec(input_size=9, output_size=8),
     "feedforward": ScanSpec(input_size=9, output_size=8, controller="feedforward"),
     "stacked LSTM, three heads, read first": ScanSpec(
-        input_size=5, output_size=4, controller_size=33, controller_layers=2, read_heads=3, write_heads=2, memory_width=7,
-        order="read_then_write", key_activation="linear", add_activation="linear",
+        input_size=5,
+        output_size=4,
+        controller_size=33,
+        controller_layers=2,
+        read_heads=3,
+        write_heads=2,
+        memory_width=7,
+        order="read_then_write",
+        key_activation="linear",
+        add_activation="linear",
     ),
     "scalar shift, write gate, clipped": ScanSpec(
-        input_size=3, output_size=2, controller_size=17, shift="scalar", shift_range=2, write_gate=True, interface_clip=5.0
+        input_size=3,
+        output_size=2,
+        controller_size=17,
+        shift="scalar",
+        shift_range=2,
+        write_gate=True,
+        interface_clip=5.0,
     ),
-}  # fmt: skip
+}
 
 
 def quick_gate(backend: str, device: torch.device) -> list[str]:

@@ -54,7 +54,9 @@ class Row:
 class Subject:
     """Something whose updates are timed: `run()` does `updates` of them."""
 
-    def __init__(self, system: str, controller: str, batch: int, threads: int, updates: int, run: Callable[[], None]) -> None:
+    def __init__(
+        self, system: str, controller: str, batch: int, threads: int, updates: int, run: Callable[[], None]
+    ) -> None:
         self.system, self.controller, self.batch, self.threads = system, controller, batch, threads
         self.updates, self.run = updates, run
         self.seconds: list[float] = []
@@ -107,7 +109,11 @@ def ntm_subject(
 def kernel_subject(backend: str, controller: str, batch: int, threads: int, *, updates: int = BLOCK) -> Subject:
     """Loss and gradient alone, on sequences drawn beforehand: what the rest of an update is compared with."""
     config = RunConfig(
-        task="copy", task_options={"length": 20}, model_options={"controller": controller}, batch_size=batch, backend=backend
+        task="copy",
+        task_options={"length": 20},
+        model_options={"controller": controller},
+        batch_size=batch,
+        backend=backend,
     )
     trainer = Trainer(config)
     data = trainer.task.sample(stream([0], "bench", 0), batch_size=batch)
@@ -134,7 +140,7 @@ def lstm_subject(batch: int, threads: int, *, device: str = "cpu", updates: int 
         logits = readout(lstm(data.inputs)[0])
         each = nn.functional.binary_cross_entropy_with_logits(logits, data.targets, reduction="none")
         loss = (each * data.mask.unsqueeze(-1)).sum() / batch
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_value_(parameters, 10.0)
         optimiser.step()
         return loss

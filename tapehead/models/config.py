@@ -6,6 +6,7 @@ measurements; docs/recipes.md says what each of them does.
 
 import dataclasses
 import functools
+import math
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from tapehead.kernels.ntm_scan.contract import (
@@ -40,7 +41,7 @@ class NTMConfig:
     memory_slots: int = 128
     memory_width: int = 20
     shift: Shift = "softmax"
-    """Section 3.3.2: a softmax over integer shifts, or one scalar, the lower end of a width-one uniform distribution."""
+    """Section 3.3.2: a softmax over integer shifts, or a scalar, the lower end of a width-one uniform distribution."""
 
     # --- left open by the paper --------------------------------------------------------------------------------------
     shift_range: int = 1
@@ -106,8 +107,16 @@ class NTMConfig:
         for name, hint in hints.items():
             if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
                 raise ValueError(unknown(name, str(getattr(self, name)), get_args(hint)))
+        for name in ("initial_memory_value", *(name for name in hints if name.endswith("_bias")), "interface_clip"):
+            value = getattr(self, name)
+            if value is None and name == "interface_clip":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise ValueError(f"{name} is {value!r}, but it must be a finite number.")
+        if not isinstance(self.write_gate, bool):
+            raise ValueError(f"write_gate is {self.write_gate!r}, but it must be True or False.")
         if self.interface_clip is not None and not self.interface_clip > 0:
-            raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for no clipping.")
+            raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for none.")
         if self.shift == "scalar" and self.shift_range < 1:
             raise ValueError("shift_range is 0, but a scalar shift needs a range of at least 1.")
 

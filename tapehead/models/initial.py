@@ -38,27 +38,31 @@ def initial_state(
     device: torch.device,
     dtype: torch.dtype,
 ) -> ScanState:
-    """The start of S x B sequences. `learned` holds [S, ...] tensors; `slots` [S, B] the slots each sequence may use."""
-    spec, like = config.spec, {"device": device, "dtype": dtype}
-    layers = (spec.recurrent_layers, config.controller_size)
+    """The start of S x B sequences. `learned` holds [S, ...] tensors; `slots` [S, B] what each sequence may use."""
+    spec = config.spec
+
+    def weightings(heads: int, kind: str) -> Tensor:
+        return _weightings(config, heads, learned.get(f"initial.{kind}_rates"), shape, slots, device, dtype)
+
+    def learned_or_zeros(name: str, *size: int) -> Tensor:
+        if name not in learned:
+            return torch.zeros(shape + size, device=device, dtype=dtype)
+        return learned[name].unsqueeze(1).expand(shape + size).contiguous()
+
     memory = _memory(config, learned, shape, device, dtype)
-    read_weightings = _weightings(config, spec.read_heads, learned.get("initial.read_rates"), shape, slots, device, dtype)
-    write_weightings = _weightings(config, spec.write_heads, learned.get("initial.write_rates"), shape, slots, device, dtype)
+    read_weightings = weightings(spec.read_heads, "read")
     if config.initial_reads == "memory":
         reads = equations.read(memory, read_weightings)
     else:
-        reads = _learned_or_zeros(learned.get("initial.reads"), shape, (spec.read_heads, config.memory_width), like)
-    hidden = _learned_or_zeros(learned.get("initial.hidden"), shape, layers, like)
-    cell = _learned_or_zeros(learned.get("initial.cell"), shape, layers, like)
-    return ScanState(memory, read_weightings, write_weightings, reads, hidden, cell)
-
-
-def _learned_or_zeros(
-    value: Tensor | None, shape: tuple[int, int], size: tuple[int, ...], like: dict[str, torch.device | torch.dtype]
-) -> Tensor:
-    if value is None:
-        return torch.zeros(shape + size, **like)  # type: ignore[call-overload, no-any-return]
-    return value.unsqueeze(1).expand(shape + size).contiguous()
+        reads = learned_or_zeros("initial.reads", spec.read_heads, config.memory_width)
+    return ScanState(
+        memory,
+        read_weightings,
+        weightings(spec.write_heads, "write"),
+        reads,
+        learned_or_zeros("initial.hidden", spec.recurrent_layers, config.controller_size),
+        learned_or_zeros("initial.cell", spec.recurrent_layers, config.controller_size),
+    )
 
 
 def _memory(

@@ -1,7 +1,7 @@
 """The paper's baseline: three LSTM layers, as its Table 3 was decoded from the parameter counts.
 
-The input is connected to every layer, every layer to the output; one bias per gate, no peepholes; the initial hidden and
-cell state of every layer are learned. With L layers of size H, x inputs and y outputs that makes
+The input is connected to every layer, every layer to the output; one bias per gate, no peepholes; the initial hidden
+and cell state of every layer are learned. With L layers of size H, x inputs and y outputs that makes
 4H(Lx + (2L - 1)H + L) + 2LH + y(LH + 1) parameters: for L = 3 exactly the numbers of Table 3.
 """
 
@@ -47,16 +47,19 @@ class PaperLSTM(SequenceModel):
                 raise ValueError(f"{name} is {value!r}, but it must be a whole number of at least 1.")
         self.input_size, self.output_size, self.hidden_size, self.num_layers = sizes.values()
         self.batch_first = batch_first
-        like = {"device": device, "dtype": dtype}
+
+        def learned(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
         for layer in range(num_layers):
             below = input_size + (hidden_size if layer else 0)
-            self.register_parameter(f"weight_input_{layer}", nn.Parameter(torch.empty(4 * hidden_size, below, **like)))
-            self.register_parameter(f"weight_hidden_{layer}", nn.Parameter(torch.empty(4 * hidden_size, hidden_size, **like)))
-            self.register_parameter(f"bias_{layer}", nn.Parameter(torch.empty(4 * hidden_size, **like)))
-        self.initial_hidden = nn.Parameter(torch.empty(num_layers, hidden_size, **like))
-        self.initial_cell = nn.Parameter(torch.empty(num_layers, hidden_size, **like))
-        self.output_weight = nn.Parameter(torch.empty(output_size, num_layers * hidden_size, **like))
-        self.output_bias = nn.Parameter(torch.empty(output_size, **like))
+            self.register_parameter(f"weight_input_{layer}", learned(4 * hidden_size, below))
+            self.register_parameter(f"weight_hidden_{layer}", learned(4 * hidden_size, hidden_size))
+            self.register_parameter(f"bias_{layer}", learned(4 * hidden_size))
+        self.initial_hidden = learned(num_layers, hidden_size)
+        self.initial_cell = learned(num_layers, hidden_size)
+        self.output_weight = learned(output_size, num_layers * hidden_size)
+        self.output_bias = learned(output_size)
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -65,8 +68,8 @@ class PaperLSTM(SequenceModel):
             for name, parameter in self.named_parameters():
                 if "weight" in name:
                     bound = parameter.shape[1] ** -0.5
-                    drawn = torch.empty(parameter.shape, dtype=parameter.dtype).uniform_(-bound, bound, generator=generator)
-                    parameter.copy_(drawn)
+                    drawn = torch.empty(parameter.shape, dtype=parameter.dtype)
+                    parameter.copy_(drawn.uniform_(-bound, bound, generator=generator))
                 else:
                     parameter.zero_()
                 if name.startswith("bias"):

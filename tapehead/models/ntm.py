@@ -4,6 +4,7 @@ Both hold the same parameters under the same names, so a checkpoint of one loads
 """
 
 import dataclasses
+import functools
 from typing import Any, Self
 
 import torch
@@ -46,8 +47,8 @@ class Machine(nn.Module):
                         parameter.fill_(1.0)
                 elif parameter.ndim == 2:
                     bound = parameter.shape[1] ** -0.5
-                    drawn = torch.empty(parameter.shape, dtype=parameter.dtype).uniform_(-bound, bound, generator=generator)
-                    parameter.copy_(drawn)
+                    drawn = torch.empty(parameter.shape, dtype=parameter.dtype)
+                    parameter.copy_(drawn.uniform_(-bound, bound, generator=generator))
                 else:
                     parameter.copy_(self._initial_bias(name, parameter))
 
@@ -126,11 +127,11 @@ class NTMCell(Machine):
 
 
 class NTM(Machine, SequenceModel):
-    """A Neural Turing Machine over sequences, used like `torch.nn.LSTM`: `y, state = ntm(x, state=None, lengths=None)`.
+    """A Neural Turing Machine over sequences, used like `torch.nn.LSTM`: `y, state = ntm(x, state, lengths)`.
 
-    x is [T, B, input_size] (`batch_first=True`: [B, T, ...]; one sequence: [T, input_size]); y are logits. `state` is an
-    `NTMState`. `return_trace=True` adds a `Trace` of all that the heads did. `backend` is "auto", "reference", "cpu" or
-    "gpu"; `backend_in_use()` says what "auto" takes. The options of the machine are the fields of `NTMConfig`:
+    x is [T, B, input_size] (`batch_first=True`: [B, T, ...]; one sequence: [T, input_size]); y are logits. `state` is
+    an `NTMState`. `return_trace=True` adds a `Trace` of all that the heads did. `backend` is "auto", "reference",
+    "cpu" or "gpu"; `backend_in_use()` says what "auto" takes. The options of the machine are the fields of `NTMConfig`:
 
     >>> ntm = NTM(9, 8, controller="feedforward", num_heads=2, memory_slots=64)
     >>> y, state = ntm(torch.zeros(5, 3, 9))
@@ -240,13 +241,15 @@ class NTM(Machine, SequenceModel):
         backend = self._population_backend(flat)
         if backend == "reference":
             return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots)
-        parameters, rest = flat.detach().split([self._spec.parameter_count, flat.shape[1] - self._spec.parameter_count], 1)
+        count = self._spec.parameter_count
+        parameters, rest = flat.detach().split([count, flat.shape[1] - count], dim=1)
         learns_start = bool(self._learned_start)
         rest = rest.requires_grad_(learns_start)
         with torch.set_grad_enabled(learns_start):
             state, used = self._population_start(self._split_start(rest), inputs, slots)
+        start = ScanState(*(part.detach() for part in state))
         costs, gradient, d_state = dispatch.fused(backend).loss_and_gradient(
-            self._spec, parameters, inputs, targets, mask, lengths, used, ScanState(*(p.detach() for p in state)), learns_start
+            self._spec, parameters, inputs, targets, mask, lengths, used, start, learns_start
         )
         if d_state is None:
             return costs, gradient
@@ -271,13 +274,15 @@ class NTM(Machine, SequenceModel):
     ) -> tuple[ScanState, Tensor]:
         """The initial state of S x B sequences, and the slots that each may use."""
         seeds, _, batch, _ = inputs.shape
-        given = {"device": inputs.device, "dtype": inputs.dtype}
+        start = functools.partial(
+            initial_state, self.config, shape=(seeds, batch), device=inputs.device, dtype=inputs.dtype
+        )
         used = slots
         if used is None:
             used = torch.full((seeds, batch), self.config.memory_slots, device=inputs.device)
         if learned or not (slots is None or self.config.initial_weightings == "first"):
-            return initial_state(self.config, learned, (seeds, batch), slots, **given), used
+            return start(learned, slots=slots), used
         key = (seeds, batch, inputs.device, inputs.dtype)
         if self._constant_start is None or self._constant_start[0] != key:  # worth keeping: it is the same every update
-            self._constant_start = (key, initial_state(self.config, {}, (seeds, batch), None, **given))
+            self._constant_start = (key, start({}, slots=None))
         return self._constant_start[1], used

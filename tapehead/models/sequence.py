@@ -3,8 +3,8 @@
 Legend: S seeds, T time, B batch, I inputs, O outputs, P parameters.
 
 A model is used in two ways. As a layer it is called like `torch.nn.LSTM`: `y, state = model(x, state, lengths)`. In
-training it stands for a population of S machines of one configuration, whose parameters are the rows of a tensor [S, P];
-the module then is a template and its own parameters are not touched.
+training it stands for a population of S machines of one configuration, whose parameters are the rows of a tensor
+[S, P]; the module then is a template and its own parameters are not touched.
 """
 
 import abc
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tapehead.kernels.ntm_scan.contract import is_vmapped
+from tapehead.kernels.ntm_scan.contract import is_vmapped, tree_map
 
 
 class SequenceModel(nn.Module, abc.ABC):
     """`y, state = model(x, state=None, lengths=None)`: x [T, B, I] or, unbatched, [T, I]; y are logits [T, B, O].
 
-    With `batch_first=True`, x and y are [B, T, ...]; the state never is. `lengths` [B] gives each row's number of steps:
-    beyond it y is zero and the state is that of the row's last step. State is a value: it goes in and comes out.
+    With `batch_first=True`, x and y are [B, T, ...]; state and trace never are. `lengths` [B] gives each row's number
+    of steps: beyond it y is zero and the state is that of the row's last step. State is a value: in and out.
     """
 
     input_size: int
@@ -48,6 +48,7 @@ class SequenceModel(nn.Module, abc.ABC):
         if unbatched:
             y = y.squeeze(1)
             state = type(state)(*(part.squeeze(0) for part in state))
+            trace = tree_map(lambda part: part.squeeze(1), trace) if return_trace else None
         elif self.batch_first:
             y = y.transpose(0, 1)
         return (y, state, trace) if return_trace else (y, state)
@@ -73,7 +74,9 @@ class SequenceModel(nn.Module, abc.ABC):
 
     def check_slots(self, most: int) -> None:
         """Refuse to train with up to `most` memory slots if the model does not have so many."""
-        raise ValueError(f"{most} memory slots were asked for, but {type(self).__name__} has no memory: leave slots out.")
+        raise ValueError(
+            f"{most} memory slots were asked for, but {type(self).__name__} has no memory: leave slots out."
+        )
 
     def _as_batch(self, x: Tensor) -> tuple[Tensor, bool]:
         """x as [T, B, I], and whether it came unbatched."""
@@ -97,7 +100,9 @@ class SequenceModel(nn.Module, abc.ABC):
             return lengths  # its values cannot be looked at
         low, high = int(lengths.min()), int(lengths.max())
         if low < 1 or high > x.shape[0]:
-            raise ValueError(f"lengths run from {low} to {high}, but must lie between 1 and the {x.shape[0]} steps given.")
+            raise ValueError(
+                f"lengths run from {low} to {high}, but must lie between 1 and the {x.shape[0]} steps given."
+            )
         return lengths
 
     # --- populations -------------------------------------------------------------------------------------------------

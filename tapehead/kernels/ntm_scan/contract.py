@@ -173,7 +173,7 @@ def check_shapes(
         raise ValueError(f"inputs has shape {tuple(inputs.shape)}; the scan takes [S, T, B, I].")
     if inputs.shape[1] == 0:
         raise ValueError("inputs has no time steps; a sequence needs at least one.")
-    seeds, steps, batch, width = inputs.shape
+    seeds, steps, batch, _ = inputs.shape
     tape = state.memory.shape[-2]
     layers = spec.recurrent_layers
     expected = {
@@ -193,7 +193,7 @@ def check_shapes(
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but this machine needs {shape}.")
     for name, (tensor, _) in expected.items():
         if name not in ("lengths", "slots") and tensor.dtype != parameters.dtype:
-            raise ValueError(f"{name} is {tensor.dtype}, but the parameters are {parameters.dtype}: convert one of them.")
+            raise ValueError(f"{name} is {tensor.dtype}, but the parameters are {parameters.dtype}: convert one.")
 
 
 def is_vmapped(tensor: Tensor) -> bool:
@@ -218,7 +218,14 @@ class FusedBackend(Protocol):
         """None if this backend can run such a machine here, otherwise one sentence that says why not."""
 
     def forward(
-        self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState, keep: bool
+        self,
+        spec: ScanSpec,
+        parameters: Tensor,
+        inputs: Tensor,
+        lengths: Tensor,
+        slots: Tensor,
+        state: ScanState,
+        keep: bool,
     ) -> tuple[Tensor, ScanState, Tensor]:
         """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`)."""
 
@@ -255,7 +262,7 @@ class FusedBackend(Protocol):
     ) -> tuple[Tensor, Tensor, ScanState | None]:
         """One training step without autograd.
 
-        Returns each sequence's cost [S, B] in nats (binary cross-entropy of the logits with targets [S, T, B, O], summed
-        over channels and over the steps where mask [S, T, B] is one), the gradient [S, P] of each seed's mean cost over
-        its B sequences and, if asked for, the gradient of the initial state.
+        Returns each sequence's cost [S, B] in nats (binary cross-entropy of the logits with targets [S, T, B, O],
+        summed over channels and over the steps where mask [S, T, B] is one), the gradient [S, P] of each seed's mean
+        cost over its B sequences and, if asked for, the gradient of the initial state.
         """

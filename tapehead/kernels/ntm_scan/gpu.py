@@ -16,12 +16,12 @@ from torch import Tensor
 from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, Trace, tree_map
-from tapehead.kernels.ntm_scan.gpu_plan import THREADS, TILE, Plan
+from tapehead.kernels.ntm_scan.gpu_plan import THREADS, TILE_COLUMNS, TILE_ROWS, Plan
 
 OLDEST = (8, 0)  # compute capability
 MOST_CHUNKS = 128  # of the rows that a weight gradient sums over
 GRADIENT_THREADS = 256
-GRADIENT_SHARED = 2 * 16 * (TILE + 4) * 4
+GRADIENT_SHARED = 16 * (TILE_ROWS + 4 + TILE_COLUMNS) * 4
 
 
 class _StatePointers(ctypes.Structure):

@@ -20,11 +20,12 @@ from tapehead.kernels.ntm_scan.contract import ScanSpec
 
 THREADS = 512
 WARPS = THREADS // 32
+SLOT_THREADS = 256  # of them, at most, share out the slots of a short tape; README-gpu.md says why not all
 MOST_OUTPUTS = 4 * THREADS  # of one product: each thread owns four
 MOST_TAPE_VALUES = 64  # of the memory in one thread's registers
 MOST_SPLITS = 32  # partial sums that one thread adds up
 REGISTER_ROWS = 4  # float4 of weights in registers; 512 threads leave 128 registers for everything
-TILE = 64  # of the weight gradient's matrix product
+TILE_ROWS, TILE_COLUMNS = 64, 80  # of the weight gradient's matrix product
 
 
 def up_to(multiple: int, value: int) -> int:
@@ -93,7 +94,7 @@ class Plan:
     @property
     def lanes_per_slot(self) -> int:
         lanes = 8
-        while lanes > 1 and (lanes * self.tape > THREADS or lanes > up_to(2, self.spec.memory_width)):
+        while lanes > 1 and (lanes * self.tape > SLOT_THREADS or lanes > up_to(2, self.spec.memory_width)):
             lanes //= 2
         return lanes
 
@@ -165,7 +166,7 @@ class Plan:
         lstm = spec.recurrent_layers * up_to(4, spec.controller_size) * 5
         interface = 2 * up_to(4, spec.interface_size)
         slots = 4 * self.heads * self.tape
-        tape = self.slots_per_thread * self.columns * THREADS
+        tape = self.slots_per_thread * self.columns * self.slot_warps * 32
         return self.rows_size(steps) + steps * (lstm + interface + slots + tape)
 
     def rows_size(self, steps: int) -> int:
@@ -277,45 +278,57 @@ class Plan:
     # --- the weight gradient: G[o, i] = sum over rows of D[row, o] A[row, i] ---
 
     def gradient_jobs(self) -> list[dict[str, int]]:
-        """One matrix product for each block of parameters. `source` 0 reads the inputs, 1 the kept rows."""
+        """One matrix product for each weight and its bias, by field of `GradientJob` in scan.cu.
+
+        What a layer saw has two parts, each a run of columns in the kept rows (of this step, or one `later`) or, where
+        `second_source` is 0, in the inputs.
+        """
         spec = self.spec
         c, layers, lstm = spec.controller_size, spec.controller_layers, spec.controller == "lstm"
         offsets = self.parameter_offsets()
-        jobs: list[dict[str, int]] = []
+        top = self.reads + (layers - 1) * c  # column of the last layer's hidden values in a kept row
 
-        def job(
-            d_column: int, rows: int, source: int, column: int, columns: int, later: int, at: int, stride: int,
-            bias: int,
-        ) -> None:  # fmt: skip
-            jobs.append(
-                dict(
-                    d_column=d_column, rows=rows, source=source, column=column, columns=columns, later=later, at=at,
-                    stride=stride, bias=bias, across=-(-(columns + (bias >= 0)) // TILE), down=-(-rows // TILE),
-                )
-            )  # fmt: skip
+        def job(name: str, d_column: int, *, columns: int, bias: int, at: int = 0, **parts: int) -> dict[str, int]:
+            rows, stride = spec.parameter_shapes[name]
+            begin = offsets[name]
+            second = dict(second_columns=0, second_source=1, second_column=0, second_later=0, second_at=0) | parts
+            second["second_at"] += begin
+            across = -(-(columns + second["second_columns"] + 1) // TILE_COLUMNS)
+            sizes = dict(rows=rows, stride=stride, across=across, down=-(-rows // TILE_ROWS))
+            return dict(d_column=d_column, columns=columns, bias=bias, at=begin + at) | second | sizes
 
-        for layer in range(layers):
-            at, bias = offsets[f"controller.weight_{layer}"], offsets[f"controller.bias_{layer}"]
-            stride = spec.parameter_shapes[f"controller.weight_{layer}"][1]
-            d_column = layer * self.gates
-            hidden = self.reads + layer * c  # column of this layer's hidden values in a kept row
-            if layer == 0:
-                job(d_column, self.gates, 1, 0, self.reads + c * lstm, 0, at + spec.input_size, stride, -1)
-                job(d_column, self.gates, 0, 0, spec.input_size, 0, at, stride, bias)
-            else:
-                job(d_column, self.gates, 1, hidden - c, c, 1, at, stride, bias)
-                if lstm:
-                    job(d_column, self.gates, 1, hidden, c, 0, at + c, stride, -1)
-        top = self.reads + (layers - 1) * c
-        job(
-            layers * self.gates, spec.interface_size, 1, top, c, 1,
-            offsets["interface.weight"], c, offsets["interface.bias"],
-        )  # fmt: skip
-        at = offsets["output.weight"]
-        job(-1, spec.output_size, 1, top, c, 1, at, self.output_width, offsets["output.bias"])
-        if spec.output_from == "hidden_and_reads":
-            job(-1, spec.output_size, 1, 0, self.reads, 1, at + c, self.output_width, -1)
+        jobs = [
+            job(
+                "controller.weight_0", 0, bias=offsets["controller.bias_0"],
+                column=0, columns=self.reads + c * lstm, later=0, at=spec.input_size,
+                second_source=0, second_columns=spec.input_size,
+            )
+        ]  # fmt: skip
+        for layer in range(1, layers):
+            below = self.reads + (layer - 1) * c
+            own = dict(second_column=below + c, second_columns=c, second_at=c) if lstm else {}
+            name, bias = f"controller.weight_{layer}", offsets[f"controller.bias_{layer}"]
+            jobs.append(job(name, layer * self.gates, bias=bias, column=below, columns=c, later=1, **own))
+        bias = offsets["interface.bias"]
+        jobs.append(job("interface.weight", layers * self.gates, bias=bias, column=top, columns=c, later=1))
+        seen = dict(second_column=0, second_columns=self.reads, second_later=1, second_at=c)
+        seen = seen if spec.output_from == "hidden_and_reads" else {}
+        jobs.append(job("output.weight", -1, bias=offsets["output.bias"], column=top, columns=c, later=1, **seen))
         return jobs
+
+    @property
+    def entry_order(self) -> list[int]:
+        """Interface entries sorted by what is done to them, each kind padded to whole warps with -1."""
+        spec = self.spec
+        m, taps = spec.memory_width, spec.shift_inputs
+        addressing = ["key"] * m + ["strength", "gate"] + ["shift"] * taps + ["sharpening"]
+        writing = [*addressing, *["erase"] * m, *["add"] * m, *["gate"] * spec.write_gate]
+        fields = addressing * spec.read_heads + writing * spec.write_heads
+        order: list[int] = []
+        for kind in ("shift", "strength", "sharpening", "gate", "key", "erase", "add"):
+            entries = [o for o, field in enumerate(fields) if field == kind]
+            order += entries + [-1] * (up_to(32, len(entries)) - len(entries))
+        return order
 
     def parameter_offsets(self) -> dict[str, int]:
         offsets, at = {}, 0
@@ -332,7 +345,7 @@ class Plan:
         upper = spec.controller_layers > 1
         activations = {"linear": 0, "tanh": 1, "sigmoid": 2}
         numbers: dict[str, int | bool] = {
-            "THREADS": THREADS, "TILE": TILE,
+            "THREADS": THREADS, "TILE_ROWS": TILE_ROWS, "TILE_COLUMNS": TILE_COLUMNS,
             "INPUTS": spec.input_size, "OUTPUTS": spec.output_size, "UNITS": spec.controller_size,
             "LAYERS": spec.controller_layers, "READ_HEADS": spec.read_heads, "WRITE_HEADS": spec.write_heads,
             "WIDTH": spec.memory_width, "TAPE": self.tape, "SHIFT_RANGE": spec.shift_range,
@@ -357,14 +370,17 @@ class Plan:
             lines.append(f"namespace {'backward_layout' if backward else 'forward_layout'} {{")
             lines += self._layout_lines(backward)
             lines.append("}")
-        fields = ["d_column", "rows", "source", "column", "columns", "later", "at", "stride", "bias", "across", "down"]
         jobs = self.gradient_jobs()
+        fields = list(jobs[0])
         rows = ", ".join("{" + ", ".join(str(job[field]) for field in fields) + "}" for job in jobs)
         lines += [
             "struct GradientJob { int " + ", ".join(fields) + "; };",
             f"constexpr int GRADIENT_JOBS = {len(jobs)};",
             f"__device__ const GradientJob GRADIENT_JOB[GRADIENT_JOBS] = {{{rows}}};",
         ]
+        order = self.entry_order
+        lines.append(f"constexpr int ENTRY_ORDER_SIZE = {len(order)};")
+        lines.append(f"__device__ const short ENTRY_ORDER[] = {{{', '.join(map(str, order))}}};")
         return "\n".join(lines) + "\n"
 
     def _layout_lines(self, backward: bool) -> list[str]:

@@ -138,7 +138,7 @@ def scan(
     state: ScanState,
     with_trace: bool = False,
 ) -> tuple[Tensor, ScanState, Trace | None]:
-    """The scan of contract.py. If some sequences use less than the whole tape, each is run alone, on its part of it."""
+    """The scan of contract.py. If some sequences use a part of the tape only, each is run alone, on its part."""
     tape = state.memory.shape[-2]
     if bool((slots == tape).all()):
         return _scan_tape(spec, parameters, inputs, lengths, state, with_trace)
@@ -148,7 +148,9 @@ def scan(
         for b in range(inputs.shape[2]):
             seed, row = slice(s, s + 1), slice(b, b + 1)
             one = _cut_tape(ScanState(*(part[seed, row] for part in state)), int(slots[s, b]))
-            y, one, trace = _scan_tape(spec, parameters[seed], inputs[seed, :, row], lengths[seed, row], one, with_trace)
+            y, one, trace = _scan_tape(
+                spec, parameters[seed], inputs[seed, :, row], lengths[seed, row], one, with_trace
+            )
             rows.append((y, _pad_tape(one, tape), _pad_tape(trace, tape) if trace else None))
         columns.append(_cat(rows, batch_axis=True))
     outputs, final, full_trace = _cat(columns, batch_axis=False)
@@ -185,7 +187,9 @@ def _where_row(active: Tensor, yes: Tensor, no: Tensor | float) -> Tensor:
 
 
 # Which axis of a state's or a trace's tensors runs along the slots.
-TAPE_AXIS = dict(memory=-2, read_weightings=-1, write_weightings=-1, content=-1, interpolated=-1, shifted=-1, weightings=-1)
+TAPE_AXIS = {"memory": -2} | dict.fromkeys(
+    ("read_weightings", "write_weightings", "content", "interpolated", "shifted", "weightings"), -1
+)
 
 
 def _cut_tape(state: ScanState, slots: int) -> ScanState:
@@ -207,7 +211,10 @@ def _pad_tape(values: Any, tape: int) -> Any:
     return type(values)(**padded)
 
 
-def _cat(results: list[tuple[Tensor, ScanState, Trace | None]], batch_axis: bool) -> tuple[Tensor, ScanState, Trace | None]:
+Result = tuple[Tensor, ScanState, Trace | None]
+
+
+def _cat(results: list[Result], batch_axis: bool) -> Result:
     """Results of single sequences joined along the batch, or of single seeds along the seeds."""
     outputs, states, traces = zip(*results, strict=True)
     timed, timeless = (2, 1) if batch_axis else (0, 0)

@@ -8,7 +8,7 @@
 // each lane's registers; *kept* is what the forward pass writes down for the backward pass. Names that start with d_
 // are gradients. Barriers are all __syncthreads(), and every branch around one is taken by the whole block.
 
-constexpr int WARPS = THREADS / 32;
+constexpr int WARPS = THREADS / 32, SLOT_THREADS = SLOT_WARPS * 32;
 constexpr int HEADS = READ_HEADS + WRITE_HEADS;
 constexpr int TAPS = 2 * SHIFT_RANGE + 1;
 constexpr int SHIFT_INPUTS = SHIFT_SOFTMAX ? TAPS : 1;
@@ -158,10 +158,15 @@ struct Product {
   static __device__ float4 four(const Weight& weight, int thread, int j) {
     const int group = thread % GROUPS, k = thread / GROUPS * DEPTH + j;
     float4 w;
-    w.x = k < INNER && 4 * group + 0 < OUTPUTS_ ? weight(4 * group + 0, k) : 0.0f;
-    w.y = k < INNER && 4 * group + 1 < OUTPUTS_ ? weight(4 * group + 1, k) : 0.0f;
-    w.z = k < INNER && 4 * group + 2 < OUTPUTS_ ? weight(4 * group + 2, k) : 0.0f;
-    w.w = k < INNER && 4 * group + 3 < OUTPUTS_ ? weight(4 * group + 3, k) : 0.0f;
+    const int there = min(k, INNER - 1), last = OUTPUTS_ - 1;  // loads under no branch, so that many are in flight
+    w.x = weight(min(4 * group + 0, last), there);
+    w.y = weight(min(4 * group + 1, last), there);
+    w.z = weight(min(4 * group + 2, last), there);
+    w.w = weight(min(4 * group + 3, last), there);
+    if (k >= INNER) w = make_float4(0, 0, 0, 0);
+    if (4 * group + 1 > last) w.y = 0.0f;
+    if (4 * group + 2 > last) w.z = 0.0f;
+    if (4 * group + 3 > last) w.w = 0.0f;
     return w;
   }
 
@@ -195,11 +200,19 @@ struct Product {
   static __device__ __forceinline__ void stage(const Weight& weight, float* shared) {
     constexpr int OCTETS = (LAST - FIRST + 7) / 8;
     const int lane = threadIdx.x % 32, component = lane % 4;
-#pragma unroll 4
-    for (int item = threadIdx.x / 32; item < ACTIVE * OCTETS; item += THREADS / 32) {
-      const int thread = item / OCTETS, j = FIRST + item % OCTETS * 8 + lane / 4;
-      const int output = thread % GROUPS * 4 + component, k = thread / GROUPS * DEPTH + j;
-      if (j < LAST) shared[((j - FIRST) * ACTIVE + thread) * 4 + component] = k < INNER && output < OUTPUTS_ ? weight(output, k) : 0.0f;
+    constexpr int ITEMS = ACTIVE * OCTETS, AT_ONCE = 8;
+    for (int first = threadIdx.x / 32; first < ITEMS; first += AT_ONCE * (THREADS / 32)) {
+      float values[AT_ONCE];
+      UNROLL for (int i = 0; i < AT_ONCE; i++) {  // all loads before the first use, and none under a branch
+        const int item = min(first + i * (THREADS / 32), ITEMS - 1), thread = item / OCTETS;
+        const int output = thread % GROUPS * 4 + component, k = thread / GROUPS * DEPTH + FIRST + item % OCTETS * 8 + lane / 4;
+        const float value = weight(min(output, OUTPUTS_ - 1), min(k, INNER - 1));
+        values[i] = output < OUTPUTS_ && k < INNER ? value : 0.0f;
+      }
+      UNROLL for (int i = 0; i < AT_ONCE; i++) {
+        const int item = first + i * (THREADS / 32), thread = item / OCTETS, j = item % OCTETS * 8 + lane / 4;
+        if (item < ITEMS && j < LAST - FIRST) shared[(j * ACTIVE + thread) * 4 + component] = values[i];
+      }
     }
   }
 
@@ -279,7 +292,7 @@ struct BelowWeight {  // [x, reads, 1] or [hidden of the layer below, 1] -> gate
   __device__ float operator()(int output, int k) const {
     const int columns = layer == 0 ? INPUTS + READS : UNITS, stride = layer == 0 ? FIRST_STRIDE : UPPER_STRIDE;
     const int row = gate_row(output);
-    return k < columns ? p[weight_offset(layer) + row * stride + k] : p[bias_offset(layer) + row];
+    return p[k < columns ? weight_offset(layer) + row * stride + k : bias_offset(layer) + row];
   }
 };
 struct RecurrentWeight {  // hidden of the step before -> gates
@@ -293,7 +306,7 @@ struct RecurrentWeight {  // hidden of the step before -> gates
 struct InterfaceWeight {  // [hidden, 1] -> interface
   const float* p;
   __device__ float operator()(int output, int k) const {
-    return k < UNITS ? p[INTERFACE_WEIGHT + output * UNITS + k] : p[INTERFACE_BIAS + output];
+    return p[k < UNITS ? INTERFACE_WEIGHT + output * UNITS + k : INTERFACE_BIAS + output];
   }
 };
 struct BelowBack {  // d_gates -> d_reads or d_hidden of the layer below
@@ -337,7 +350,7 @@ struct Kept {
   __device__ __forceinline__ float4* records(int t) const { return (float4*)asked(steps) + (long long)t * HEADS * TAPE; }
   // memory after step t, one value per thread and plane
   __device__ __forceinline__ float* tape(int t) const {
-    return (float*)records(steps) + (long long)t * SLOTS_PER_THREAD * COLUMNS * THREADS;
+    return (float*)records(steps) + (long long)t * SLOTS_PER_THREAD * COLUMNS * SLOT_THREADS;
   }
 };
 
@@ -349,6 +362,7 @@ struct Place {
   bool leader;  // of its team
   __device__ __forceinline__ int slot(int s) const { return s * TEAMS + team; }
   __device__ __forceinline__ bool active(int s) const { return slot(s) < slots; }
+  __device__ __forceinline__ bool has_slots() const { return SLOT_WARPS == WARPS || warp < SLOT_WARPS; }  // a whole warp's
   __device__ __forceinline__ bool on_tape(int s) const { return slot(s) < TAPE; }
 };
 
@@ -443,12 +457,11 @@ __device__ __forceinline__ Activation activation_of(Field field) {
     default: return SIGMOID;
   }
 }
-// All of them at once: neighbouring threads want different ones, and branches would run one after the other.
 __device__ __forceinline__ float activate(Activation kind, float x) {
-  const float e = expf(kind == TANH ? -2.0f * fabsf(x) : -fabsf(x)), inverse = quotient(1.0f, 1.0f + e);
-  const float softplus = fmaxf(x, 0.0f) + log_one_plus(e);
-  return kind == TANH ? tanh_from(x, e) : kind == SIGMOID ? (x >= 0.0f ? inverse : e * inverse)
-       : kind == SOFTPLUS ? softplus : kind == ONE_PLUS_SOFTPLUS ? 1.0f + softplus : x;
+  if (kind == RAW || kind == SHIFT_WEIGHT) return x;
+  if (kind == TANH) return hyperbolic_tangent(x);
+  if (kind == SIGMOID) return sigmoid(x);
+  return fmaxf(x, 0.0f) + log_one_plus(expf(-fabsf(x))) + (kind == ONE_PLUS_SOFTPLUS ? 1.0f : 0.0f);
 }
 
 // Where an entry stands in shared memory, given the offsets of one of the two layouts.
@@ -466,14 +479,20 @@ __device__ __forceinline__ int asked_place(Entry e, int keys, int erase, int add
   }
 }
 
-constexpr int ENTRIES = (INTERFACE + THREADS - 1) / THREADS;  // interface entries per thread
+// Which interface entry a thread looks after. ENTRY_ORDER puts entries of one kind into whole warps, because branches
+// of one warp run one after the other; a gap is -1.
+constexpr int ENTRIES = (ENTRY_ORDER_SIZE + THREADS - 1) / THREADS;
+__device__ __forceinline__ int entry_here(int i) {
+  const int at = threadIdx.x + i * THREADS;
+  return at < ENTRY_ORDER_SIZE ? ENTRY_ORDER[at] : -1;
+}
 struct OwnEntry {
   Activation kind;
-  int place, first_tap;  // in shared memory; output of the head's first shift entry
+  int output, place, first_tap;  // -1: none; place in shared memory; output of the head's first shift entry
 };
 __device__ __forceinline__ OwnEntry own_entry(int o, int keys, int erase, int add, int scalars) {
-  const Entry e = entry_of(min(o, INTERFACE - 1));
-  return OwnEntry{activation_of(e.field), asked_place(e, keys, erase, add, scalars), o - e.index};
+  const Entry e = entry_of(max(o, 0));
+  return OwnEntry{activation_of(e.field), o, asked_place(e, keys, erase, add, scalars), o - e.index};
 }
 
 // The paper's other shift: a width-one uniform distribution from `amount` on, as weights of the shifts -r .. r.
@@ -575,24 +594,27 @@ __device__ __forceinline__ float softmax_again(const float (&exponent)[SLOTS_PER
 template <int FIRST, int COUNT, class First, class Second>
 __device__ __forceinline__ void address(float* shared, const Rows& rows, float (&w)[COUNT][SLOTS_PER_THREAD], float4* records, const Place& at, const Neighbours& neighbours, First idle_first, Second idle_second) {
   float e[COUNT][SLOTS_PER_THREAD], exponent[COUNT][SLOTS_PER_THREAD];
+  float content[COUNT][SLOTS_PER_THREAD], shifted[COUNT][SLOTS_PER_THREAD], before[COUNT][SLOTS_PER_THREAD];
   const bool teller = threadIdx.x % 32 == 0;
-  Norm row[SLOTS_PER_THREAD];
-  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) row[s] = team_norm(rows[s], false);
-  UNROLL for (int h = 0; h < COUNT; h++) {
-    const int head = FIRST + h;
-    float key[COLUMNS];
-    load_columns(key, shared + KEYS + head * PADDED_WIDTH, at);
-    const Norm norm = team_norm(key, KEY_TANH);
-    const float strength = shared[SCALARS + head * HEAD_SCALARS];
-    float sum = 0;
-    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
-      const float cosine = team_dot(key, rows[s], row[s].scale) * norm.scale * rsqrtf(row[s].squared * norm.squared);
-      exponent[h][s] = strength * cosine;
-      sum += e[h][s] = at.active(s) ? expf(strength * (cosine - 1.0f)) : 0.0f;  // a cosine is at most one
-      if (at.leader && at.active(s)) shared[EXPONENTIALS + head * UP4_TAPE + at.slot(s)] = e[h][s];
+  if (at.has_slots()) {
+    Norm row[SLOTS_PER_THREAD];
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) row[s] = team_norm(rows[s], false);
+    UNROLL for (int h = 0; h < COUNT; h++) {
+      const int head = FIRST + h;
+      float key[COLUMNS];
+      load_columns(key, shared + KEYS + head * PADDED_WIDTH, at);
+      const Norm norm = team_norm(key, KEY_TANH);
+      const float strength = shared[SCALARS + head * HEAD_SCALARS];
+      float sum = 0;
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+        const float cosine = team_dot(key, rows[s], row[s].scale) * norm.scale * rsqrtf(row[s].squared * norm.squared);
+        exponent[h][s] = strength * cosine;
+        sum += e[h][s] = at.active(s) ? expf(strength * (cosine - 1.0f)) : 0.0f;  // a cosine is at most one
+        if (at.leader && at.active(s)) shared[EXPONENTIALS + head * UP4_TAPE + at.slot(s)] = e[h][s];
+      }
+      sum = slots_sum(sum);
+      if (teller) shared[CHAIN_FIRST + head * WARPS + at.warp] = sum;
     }
-    sum = slots_sum(sum);
-    if (teller) shared[CHAIN_FIRST + head * WARPS + at.warp] = sum;
   }
   idle_first();
   __syncthreads();
@@ -606,23 +628,21 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, float (
         if (at.leader && at.active(s)) shared[EXPONENTIALS + head * UP4_TAPE + at.slot(s)] = e[h][s];
       __syncthreads();
     }
-    const float inverse = quotient(1.0f, sum), gate = scalars[1], sharpening = scalars[2];
+    if (!at.has_slots()) continue;
+    const float gate = scalars[1], sharpening = scalars[2], inverse = quotient(1.0f, sum), of_content = gate * inverse;
     const float* exponentials = shared + EXPONENTIALS + head * UP4_TAPE;
     const float* previous = shared + PREVIOUS + head * UP4_TAPE;
     float again = 0;
     UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
-      float shifted = 0, own_previous = 0;
+      content[h][s] = e[h][s] * inverse, shifted[h][s] = 0, before[h][s] = 0;
       if (at.active(s)) {
         UNROLL for (int j = 0; j < TAPS; j++) {
           const int from = neighbours(at, s, j);
-          shifted += scalars[4 + j] * (gate * (inverse * exponentials[from]) + (1.0f - gate) * previous[from]);
+          shifted[h][s] += scalars[4 + j] * (of_content * exponentials[from] + (1.0f - gate) * previous[from]);
         }
-        own_previous = previous[at.slot(s)];
+        before[h][s] = previous[at.slot(s)];
       }
-      if (records && at.leader && at.active(s)) {  // the new weight follows below
-        records[head * TAPE + at.slot(s)] = make_float4(e[h][s] * inverse, shifted, 0.0f, own_previous);
-      }
-      exponent[h][s] = sharpening * __logf(shifted + SHARPEN_EPSILON);
+      exponent[h][s] = sharpening * __logf(shifted[h][s] + SHARPEN_EPSILON);
       again += e[h][s] = at.active(s) ? expf(exponent[h][s]) : 0.0f;
     }
     again = slots_sum(again);
@@ -634,12 +654,13 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, float (
     const int head = FIRST + h;
     float sum = sum_of_warps(shared + CHAIN_SECOND + head * WARPS);
     if (!healthy(sum)) sum = softmax_again(exponent[h], e[h], shared + CHAIN_SECOND + head * WARPS, at);
+    if (!at.has_slots()) continue;
     const float inverse = quotient(1.0f, sum);
     UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
       w[h][s] = e[h][s] * inverse;
       if (at.leader && at.active(s)) {
         shared[PREVIOUS + head * UP4_TAPE + at.slot(s)] = w[h][s];
-        if (records) ((float*)(records + head * TAPE + at.slot(s)))[2] = w[h][s];
+        if (records) records[head * TAPE + at.slot(s)] = make_float4(content[h][s], shifted[h][s], w[h][s], before[h][s]);
       }
     }
   }
@@ -647,6 +668,7 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, float (
 
 // Eqs. 3 and 4.
 __device__ __forceinline__ void write(float* shared, Rows& rows, const float (&w)[WRITE_HEADS][SLOTS_PER_THREAD], const Place& at) {
+  if (!at.has_slots()) return;
   UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
     float kept[COLUMNS], added[COLUMNS];
     UNROLL for (int i = 0; i < COLUMNS; i++) kept[i] = 1.0f, added[i] = 0.0f;
@@ -666,6 +688,7 @@ __device__ __forceinline__ void write(float* shared, Rows& rows, const float (&w
 
 // Eq. 2: partial sums of each warp's slots.
 __device__ __forceinline__ void read(float* shared, const Rows& rows, const float (&w)[READ_HEADS][SLOTS_PER_THREAD], const Place& at) {
+  if (!at.has_slots()) return;
   UNROLL for (int h = 0; h < READ_HEADS; h++) {
     float sums[COLUMNS];
     UNROLL for (int i = 0; i < COLUMNS; i++) {
@@ -673,7 +696,7 @@ __device__ __forceinline__ void read(float* shared, const Rows& rows, const floa
       UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) sums[i] += w[h][s] * rows[s][i];
     }
     float* target = shared + READ_PARTIALS + (at.warp * READ_HEADS + h) * PADDED_WIDTH + at.first_column;
-    store_slot_sums(sums, target, at.warp < SLOT_WARPS);
+    store_slot_sums(sums, target, true);
   }
 }
 
@@ -808,7 +831,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   }
   const Neighbours neighbours(at);
   OwnEntry entries[ENTRIES];
-  UNROLL for (int i = 0; i < ENTRIES; i++) entries[i] = own_entry(thread + i * THREADS, KEYS, ERASE, ADD, SCALARS);
+  UNROLL for (int i = 0; i < ENTRIES; i++) entries[i] = own_entry(entry_here(i), KEYS, ERASE, ADD, SCALARS);
   const float* input = a.inputs + ((long long)at.seed * a.steps * a.batch + at.row) * INPUTS;
   if (thread < INPUTS && at.length > 0) shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(thread)] = input[thread];
   __syncthreads();
@@ -849,8 +872,8 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     }
     __syncthreads();
     UNROLL for (int i = 0; i < ENTRIES; i++) {
-      const int o = thread + i * THREADS;
-      if (o < INTERFACE) {
+      const int o = entries[i].output;
+      if (o >= 0) {
         const float raw = Product_INTERFACE::total(shared + PARTIALS, o), in_range = clipped(raw);
         float asked = activate(entries[i].kind, in_range);
         if (entries[i].kind == SHIFT_WEIGHT) {
@@ -891,9 +914,10 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
       read(shared, rows, read_weights, at);
       write(shared, rows, write_weights, at);
     }
-    if (a.keep) {
+    if (a.keep && at.has_slots()) {
+      float* tape = kept.tape(t) + thread;
       UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++)
-        UNROLL for (int i = 0; i < COLUMNS; i++) kept.tape(t)[(s * COLUMNS + i) * THREADS + thread] = rows[s][i];
+        UNROLL for (int i = 0; i < COLUMNS; i++) tape[(s * COLUMNS + i) * SLOT_THREADS] = rows[s][i];
     }
     __syncthreads();
     for (int i = thread; i < READS; i += THREADS) {
@@ -975,19 +999,22 @@ using Records = float4[HEADS][SLOTS_PER_THREAD];  // content, shifted, new and p
 // (left in `d_w`), of the memory they looked at (added to d_rows), and the sums for their interface entries.
 template <int FIRST, int COUNT, class First, class Second, class Third>
 __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d_rows, const Records& records, float (*d_w)[SLOTS_PER_THREAD], const Place& at, const Neighbours& neighbours, First idle_first, Second idle_second, Third idle_third) {
-  const bool teller = threadIdx.x % 32 == 0, tells = at.warp < SLOT_WARPS;
+  const bool teller = threadIdx.x % 32 == 0;
   float* warp_sums = shared + SUMS + at.warp * ALL_SUMS;
-  UNROLL for (int h = 0; h < COUNT; h++) {
-    float sum = 0;
-    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) sum += records[FIRST + h][s].z * d_w[h][s];
-    sum = slots_sum(sum);
-    if (teller) shared[CHAIN_FIRST + (FIRST + h) * WARPS + at.warp] = sum;
+  if (at.has_slots()) {
+    UNROLL for (int h = 0; h < COUNT; h++) {
+      float sum = 0;
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) sum += records[FIRST + h][s].z * d_w[h][s];
+      sum = slots_sum(sum);
+      if (teller) shared[CHAIN_FIRST + (FIRST + h) * WARPS + at.warp] = sum;
+    }
   }
   idle_first();
   __syncthreads();
   // Eq. 9: w = softmax(gamma log(shifted + epsilon))
   float d_shifted[COUNT][SLOTS_PER_THREAD], sharpening_sum[COUNT];
   UNROLL for (int h = 0; h < COUNT; h++) {
+    if (!at.has_slots()) break;
     const int head = FIRST + h;
     const float mean = sum_of_warps(shared + CHAIN_FIRST + head * WARPS), sharpening = shared[SCALARS + head * HEAD_SCALARS + 2];
     sharpening_sum[h] = 0;
@@ -1002,10 +1029,11 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
   idle_second();
   __syncthreads();
   // Eqs. 7 and 8. Also the cosines again, for below.
-  float d_gated[COUNT][SLOTS_PER_THREAD], cosine[COUNT][SLOTS_PER_THREAD], inverse[COUNT][SLOTS_PER_THREAD], key_squared[COUNT];
+  float d_gated[COUNT][SLOTS_PER_THREAD], cosine[COUNT][SLOTS_PER_THREAD], inverse[COUNT][SLOTS_PER_THREAD];
   Norm row[SLOTS_PER_THREAD];
-  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) row[s] = team_norm(rows[s], false);
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) row[s] = at.has_slots() ? team_norm(rows[s], false) : Norm{1.0f, 1.0f};
   UNROLL for (int h = 0; h < COUNT; h++) {
+    if (!at.has_slots()) break;
     const int head = FIRST + h;
     const float* scalars = shared + SCALARS + head * HEAD_SCALARS;
     const float gate = scalars[1];
@@ -1028,11 +1056,10 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
     }
     const float content = slots_sum(sums[SUM_CONTENT]);
     if (teller) shared[CHAIN_SECOND + head * WARPS + at.warp] = content;
-    store_slot_sums(*(float(*)[SUM_TAPS + TAPS - SUM_PREVIOUS])(sums + SUM_PREVIOUS), warp_sums + sums_of(head) + PADDED_WIDTH + SUM_PREVIOUS, tells && at.leader);
+    store_slot_sums(*(float(*)[SUM_TAPS + TAPS - SUM_PREVIOUS])(sums + SUM_PREVIOUS), warp_sums + sums_of(head) + PADDED_WIDTH + SUM_PREVIOUS, at.leader);
     float key[COLUMNS];
     load_columns(key, shared + KEYS + head * PADDED_WIDTH, at);
     const Norm norm = team_norm(key, KEY_TANH);
-    key_squared[h] = norm.squared;
     UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
       inverse[h][s] = norm.scale * rsqrtf(row[s].squared * norm.squared);
       cosine[h][s] = team_dot(key, rows[s], row[s].scale) * inverse[h][s];
@@ -1046,6 +1073,7 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
   __syncthreads();
   // Eqs. 5 and 6. With k~, m~ the scaled key and row: d cosine / d m~ = k~ / (|k~| |m~|) - cosine m~ / |m~|^2
   UNROLL for (int h = 0; h < COUNT; h++) {
+    if (!at.has_slots()) break;
     const int head = FIRST + h;
     const float* scalars = shared + SCALARS + head * HEAD_SCALARS;
     const float strength = scalars[0], gate = scalars[1], content = sum_of_warps(shared + CHAIN_SECOND + head * WARPS);
@@ -1065,10 +1093,10 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
       d_w[h][s] = (1.0f - gate) * d_gated[h][s];
     }
     float* target = warp_sums + sums_of(head);
-    store_slot_sums(key_sums, target + at.first_column, tells);
+    store_slot_sums(key_sums, target + at.first_column, true);
     sums[0] = slots_sum(sums[0]);
     sums[1] = slots_sum(sums[1]);
-    if (teller && tells) {
+    if (teller) {
       target[PADDED_WIDTH + SUM_STRENGTH] = sums[0];
       target[PADDED_WIDTH + SUM_COSINE] = sums[1];
     }
@@ -1077,6 +1105,7 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
 
 // Eq. 2: reads = w . rows
 __device__ __forceinline__ void read(float* shared, const Rows& rows, Rows& d_rows, const Records& records, float (&d_w)[HEADS][SLOTS_PER_THREAD], const Place& at) {
+  if (!at.has_slots()) return;
   UNROLL for (int h = 0; h < READ_HEADS; h++) {
     float d_read[COLUMNS];
     load_columns(d_read, shared + D_READS + h * PADDED_WIDTH, at);
@@ -1089,7 +1118,7 @@ __device__ __forceinline__ void read(float* shared, const Rows& rows, Rows& d_ro
 
 // Eqs. 3 and 4: after = before prod_h (1 - w_h e_h) + sum_h w_h a_h. Turns d_rows from after to before.
 __device__ __forceinline__ void write(float* shared, const Rows& before, Rows& d_rows, const Records& records, float (&d_w)[HEADS][SLOTS_PER_THREAD], const Place& at) {
-  const bool tells = at.warp < SLOT_WARPS;
+  if (!at.has_slots()) return;
   UNROLL for (int h = 0; h < WRITE_HEADS; h++) {
     float erase[COLUMNS], add[COLUMNS], erase_sums[COLUMNS], add_sums[COLUMNS], gate_sum = 0;
     load_columns(erase, shared + ERASE + h * PADDED_WIDTH, at);
@@ -1115,11 +1144,11 @@ __device__ __forceinline__ void write(float* shared, const Rows& before, Rows& d
       gate_sum += d_effective * w;
     }
     float* target = shared + SUMS + at.warp * ALL_SUMS + sums_of(READ_HEADS + h);
-    store_slot_sums(erase_sums, target + ERASE_SUMS + at.first_column, tells);
-    store_slot_sums(add_sums, target + ADD_SUMS + at.first_column, tells);
+    store_slot_sums(erase_sums, target + ERASE_SUMS + at.first_column, true);
+    store_slot_sums(add_sums, target + ADD_SUMS + at.first_column, true);
     if (WRITE_GATE) {
       gate_sum = slots_sum(gate_sum);
-      if (threadIdx.x % 32 == 0 && tells) target[PADDED_WIDTH + SUM_WRITE_GATE] = gate_sum;
+      if (threadIdx.x % 32 == 0) target[PADDED_WIDTH + SUM_WRITE_GATE] = gate_sum;
     }
   }
   UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
@@ -1144,7 +1173,7 @@ struct EntryGradient {
   int head, sum;  // the sum over the slots that is its own
 };
 __device__ __forceinline__ EntryGradient entry_gradient(int o) {
-  const Entry e = entry_of(min(o, INTERFACE - 1));
+  const Entry e = entry_of(max(o, 0));
   const int scalar_sums = sums_of(e.head) + PADDED_WIDTH;
   int sum = sums_of(e.head) + e.index;  // KEY
   switch (e.field) {
@@ -1258,22 +1287,22 @@ __device__ __forceinline__ void load_tape(Rows& rows, const Arguments& a, const 
   } else {
     const float* tape = kept.tape(t) + threadIdx.x;
     UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++)
-      UNROLL for (int i = 0; i < COLUMNS; i++) rows[s][i] = tape[(s * COLUMNS + i) * THREADS];
+      UNROLL for (int i = 0; i < COLUMNS; i++) rows[s][i] = at.has_slots() ? tape[(s * COLUMNS + i) * SLOT_THREADS] : 0.0f;
   }
 }
 
 constexpr int OWN_UNITS = (UNITS + THREADS - 1) / THREADS, OWN_READS = (READS + THREADS - 1) / THREADS;
 
-__device__ __forceinline__ void load_asked(float (&raw)[ENTRIES], float (&asked)[ENTRIES], const Kept& kept, int t) {
+__device__ __forceinline__ void load_asked(float (&raw)[ENTRIES], float (&asked)[ENTRIES], const OwnEntry (&entries)[ENTRIES], const Kept& kept, int t) {
   UNROLL for (int i = 0; i < ENTRIES; i++) {
-    const int o = threadIdx.x + i * THREADS;
-    raw[i] = o < INTERFACE ? kept.raw(t)[o] : 0.0f;
-    asked[i] = o < INTERFACE ? kept.asked(t)[o] : 0.0f;
+    const int o = entries[i].output;
+    raw[i] = o >= 0 ? kept.raw(t)[o] : 0.0f;
+    asked[i] = o >= 0 ? kept.asked(t)[o] : 0.0f;
   }
 }
 __device__ __forceinline__ void spread_asked(float* shared, const OwnEntry (&entries)[ENTRIES], const float (&raw)[ENTRIES], const float (&asked)[ENTRIES]) {
   UNROLL for (int i = 0; i < ENTRIES; i++) {
-    if (threadIdx.x + i * THREADS >= INTERFACE) continue;
+    if (entries[i].output < 0) continue;
     if (SHIFT_SOFTMAX || entries[i].kind != SHIFT_WEIGHT) shared[entries[i].place] = asked[i];
     else UNROLL for (int j = 0; j < TAPS; j++) shared[entries[i].place + j] = scalar_shift_weight(clipped(raw[i]), j);
   }
@@ -1316,8 +1345,8 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   OwnEntry entries[ENTRIES];
   EntryGradient gradients[ENTRIES];
   UNROLL for (int i = 0; i < ENTRIES; i++) {
-    entries[i] = own_entry(thread + i * THREADS, KEYS, ERASE, ADD, SCALARS);
-    gradients[i] = entry_gradient(thread + i * THREADS);
+    entries[i] = own_entry(entry_here(i), KEYS, ERASE, ADD, SCALARS);
+    gradients[i] = entry_gradient(entries[i].output);
   }
   Rows after, before;
   Records records;
@@ -1325,7 +1354,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   if (last >= 0) {
     if (WRITE_FIRST) load_tape(after, a, kept, last, at);
     load_tape(before, a, kept, last - 1, at);
-    load_asked(raw, asked, kept, last);
+    load_asked(raw, asked, entries, kept, last);
     spread_asked(shared, entries, raw, asked);
     if (AHEAD) load_records(records, kept, last, at);
   }
@@ -1354,7 +1383,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
       }
       if (t > 0) {
         load_tape(earlier, a, kept, t - 2, at);
-        load_asked(next_raw, next_asked, kept, t - 1);
+        load_asked(next_raw, next_asked, entries, kept, t - 1);
         if (AHEAD) load_records(next_records, kept, t - 1, at);
       }
     };
@@ -1395,8 +1424,8 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     }
     __syncthreads();
     UNROLL for (int i = 0; i < ENTRIES; i++) {
-      const int o = thread + i * THREADS;
-      if (o < INTERFACE) {
+      const int o = entries[i].output;
+      if (o >= 0) {
         const float d = d_interface_entry(shared, gradients[i], entries[i].kind, raw[i], asked[i]);
         shared[VECTOR_INTERFACE + Product_INTERFACE::position(o)] = d;
         d_row[LAYERS * GATES + o] = d;
@@ -1518,7 +1547,10 @@ extern "C" __global__ void ntm_pack_backward(const __grid_constant__ Arguments a
 
 // G[o, i] = sum over (row of the batch, step) of D[o] A[i], tile by tile; a chunk of those rows each. The order of the
 // sum depends on nothing but the number of rows.
-constexpr int TILE_THREADS = 256, TILE_DEPTH = 16, TILE_STRIDE = TILE + 4;
+//
+// A thread owns four neighbouring o and every sixteenth i: what a warp stores is then contiguous along i, and whole
+// blocks of sixteen columns that a job does not have are skipped.
+constexpr int TILE_THREADS = 256, TILE_DEPTH = 16, TILE_BLOCKS = TILE_COLUMNS / 16, LEFT_STRIDE = TILE_ROWS + 4;
 
 struct RowOf {
   int step;
@@ -1534,61 +1566,71 @@ __device__ __forceinline__ RowOf gradient_row(const Arguments& a, int seed, int 
   r.used = row < end && r.step < a.lengths[r.sequence];
   return r;
 }
-// Loaded whether used or not, so that no load waits for a length; what is not used may hold anything.
-__device__ __forceinline__ float gradient_left(const Arguments& a, const GradientJob& job, const RowOf& r, int o) {
-  o = min(o, job.rows - 1);
-  return job.d_column < 0 ? a.d_outputs[r.input * OUTPUTS + o] : a.d_rows[(r.sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column + o];
-}
-__device__ __forceinline__ float gradient_right(const Arguments& a, const GradientJob& job, const RowOf& r, int i) {
-  const int column = min(i, job.columns - 1);
-  const float value = job.source == 0 ? a.inputs[r.input * INPUTS + column] : a.kept[r.sequence * a.kept_size + (r.step + job.later) * ROW_WIDTH + job.column + column];
-  return i < job.columns ? value : 1.0f;
+// Column i of what the job's layer saw: its first part, its second part, then a one for the bias.
+__device__ __forceinline__ const float* gradient_right(const Arguments& a, const GradientJob& job, const RowOf& r, int i) {
+  const float* kept = a.kept + r.sequence * a.kept_size + r.step * ROW_WIDTH;
+  if (i < job.columns) return kept + job.later * ROW_WIDTH + job.column + i;
+  const int second = min(i - job.columns, job.second_columns - 1);
+  if (second < 0) return kept;
+  return job.second_source == 0 ? a.inputs + r.input * INPUTS + second : kept + job.second_later * ROW_WIDTH + job.second_column + second;
 }
 
 // Grid: tiles, chunks, seeds.
-extern "C" __global__ void __launch_bounds__(TILE_THREADS) ntm_gradient(const __grid_constant__ Arguments a) {
-  float* left = (float*)shared_memory;  // [TILE_DEPTH, TILE_STRIDE]
-  float* right = left + TILE_DEPTH * TILE_STRIDE;
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) ntm_gradient(const __grid_constant__ Arguments a) {
+  float* left = (float*)shared_memory;  // [TILE_DEPTH, LEFT_STRIDE]
+  float* right = left + TILE_DEPTH * LEFT_STRIDE;  // [TILE_DEPTH, TILE_COLUMNS]
   const int thread = threadIdx.x, seed = blockIdx.z;
   int tile = blockIdx.x, index = 0;
   while (tile >= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down) tile -= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down, index++;
   const GradientJob job = GRADIENT_JOB[index];
-  const int first_o = tile / job.across * TILE, first_i = tile % job.across * TILE;
+  const int first_o = tile / job.across * TILE_ROWS, first_i = tile % job.across * TILE_COLUMNS;
+  const int columns = job.columns + job.second_columns;  // and the bias
   const int begin = blockIdx.y * a.chunk_rows, end = min(begin + a.chunk_rows, a.batch * a.steps);
   const int my_row = thread / 16, my_column = thread % 16;
-  float sums[4][4], next_left[4], next_right[4];
-  UNROLL for (int y = 0; y < 4; y++) UNROLL for (int x = 0; x < 4; x++) sums[y][x] = 0;
+  float sums[4][TILE_BLOCKS], next_left[TILE_ROWS / 16], next_right[TILE_BLOCKS];
+  UNROLL for (int y = 0; y < 4; y++) UNROLL for (int x = 0; x < TILE_BLOCKS; x++) sums[y][x] = 0;
   bool used;
+  // Loaded whether used or not, so that no load waits for a length; what is not used may hold anything.
   auto fetch = [&](int row) {
     const RowOf r = gradient_row(a, seed, row, end);
-    UNROLL for (int c = 0; c < 4; c++) {
-      next_left[c] = gradient_left(a, job, r, first_o + my_column + 16 * c);
-      next_right[c] = gradient_right(a, job, r, first_i + my_column + 16 * c);
+    const float* d = job.d_column < 0 ? a.d_outputs + r.input * OUTPUTS : a.d_rows + (r.sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column;
+    UNROLL for (int c = 0; c < TILE_ROWS / 16; c++) next_left[c] = d[min(first_o + my_column + 16 * c, job.rows - 1)];
+    UNROLL for (int c = 0; c < TILE_BLOCKS; c++) {
+      const int i = first_i + my_column + 16 * c;
+      next_right[c] = i < columns ? *gradient_right(a, job, r, i) : 1.0f;
     }
     used = r.used;
   };
   fetch(begin + my_row);
   for (int row = begin; row < end; row += TILE_DEPTH) {
     __syncthreads();
-    UNROLL for (int c = 0; c < 4; c++) {
-      left[my_row * TILE_STRIDE + my_column + 16 * c] = used ? next_left[c] : 0.0f;
-      right[my_row * TILE_STRIDE + my_column + 16 * c] = used ? next_right[c] : 0.0f;
-    }
+    UNROLL for (int c = 0; c < TILE_ROWS / 16; c++) left[my_row * LEFT_STRIDE + my_column + 16 * c] = used ? next_left[c] : 0.0f;
+    UNROLL for (int c = 0; c < TILE_BLOCKS; c++) right[my_row * TILE_COLUMNS + my_column + 16 * c] = used ? next_right[c] : 0.0f;
     __syncthreads();
     if (row + TILE_DEPTH < end) fetch(row + TILE_DEPTH + my_row);
-    UNROLL for (int k = 0; k < TILE_DEPTH; k++) {
-      const float4 l = *(const float4*)(left + k * TILE_STRIDE + 4 * my_row), r = *(const float4*)(right + k * TILE_STRIDE + 4 * my_column);
-      const float ls[4] = {l.x, l.y, l.z, l.w}, rs[4] = {r.x, r.y, r.z, r.w};
-      UNROLL for (int y = 0; y < 4; y++) UNROLL for (int x = 0; x < 4; x++) sums[y][x] += ls[y] * rs[x];
+#pragma unroll 1
+    for (int quarter = 0; quarter < TILE_DEPTH / 4 && row + 4 * quarter < end; quarter++) {
+      float4 l[4];
+      UNROLL for (int k = 0; k < 4; k++) l[k] = *(const float4*)(left + (4 * quarter + k) * LEFT_STRIDE + 4 * my_row);
+      UNROLL for (int x = 0; x < TILE_BLOCKS; x++) {
+        if (first_i + 16 * x > columns) break;
+        UNROLL for (int k = 0; k < 4; k++) {
+          const float r = right[(4 * quarter + k) * TILE_COLUMNS + my_column + 16 * x];
+          sums[0][x] += l[k].x * r;
+          sums[1][x] += l[k].y * r;
+          sums[2][x] += l[k].z * r;
+          sums[3][x] += l[k].w * r;
+        }
+      }
     }
   }
   float* gradient = a.gradient + ((long long)blockIdx.y * a.seeds + seed) * PARAMETERS;
   UNROLL for (int y = 0; y < 4; y++) {
-    UNROLL for (int x = 0; x < 4; x++) {
-      const int o = first_o + 4 * my_row + y, i = first_i + 4 * my_column + x;
-      if (o >= job.rows) continue;
-      if (i < job.columns) gradient[job.at + o * job.stride + i] = sums[y][x];
-      else if (i == job.columns && job.bias >= 0) gradient[job.bias + o] = sums[y][x];
+    UNROLL for (int x = 0; x < TILE_BLOCKS; x++) {
+      const int o = first_o + 4 * my_row + y, i = first_i + my_column + 16 * x;
+      if (o >= job.rows || i > columns) continue;
+      const int at = i < job.columns ? job.at + o * job.stride + i : i < columns ? job.second_at + o * job.stride + i - job.columns : job.bias + o;
+      gradient[at] = sums[y][x];
     }
   }
 }

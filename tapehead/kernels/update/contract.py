@@ -75,4 +75,4 @@ class UpdateState:
 
 
 Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, float], Tensor]
-"""update(rule, state, gradient [S, P], costs [S, B], rate) changes the state in place; returns the skipped seeds [S]."""
+"""update(rule, state, gradient [S, P], costs [S, B], rate) changes the state; returns the skipped seeds [S]."""

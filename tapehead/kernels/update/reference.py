@@ -19,8 +19,9 @@ def clipped(rule: UpdateRule, gradient: Tensor) -> Tensor:
     if rule.clip == "elementwise":
         return gradient.clamp(-rule.clip_at, rule.clip_at)
     if rule.clip == "norm":
-        norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
-        return gradient * (rule.clip_at / norm.clamp_min(rule.clip_at))
+        norm: Tensor = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True, dtype=torch.float64)
+        scale = rule.clip_at / norm.clamp_min(rule.clip_at)
+        return gradient * scale.to(gradient.dtype)
     return gradient
 
 
