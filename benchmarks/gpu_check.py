@@ -26,7 +26,10 @@ from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import gpu, reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, tree_map
 
-TOLERANCE = 2e-5  # relative norm; the worst seen stands in the result file
+# Relative norm. Long sequences amplify rounding, so the reference in float32, on the same inputs, is the yardstick
+# where it is further off than the tolerance; both errors stand in the result file.
+TOLERANCE = 1e-5
+YARDSTICKS = 3.0
 DEVICE = torch.device("cuda")
 SMALL = dict(input_size=3, output_size=2, controller_size=6, memory_width=5)
 
@@ -98,55 +101,80 @@ def single(tree: Any) -> Any:
     return tree_map(lambda part: part.detach().float(), tree)
 
 
+Answers = dict[str, Tensor]
+
+
+def by_reference(
+    spec: ScanSpec, dtype: torch.dtype, inputs_of: tuple[Any, ...], d_outputs: Tensor, d_final: ScanState
+) -> Answers:
+    """All that a backend returns, from the reference and autograd in `dtype`."""
+    parameters, inputs, targets, mask, lengths, slots, state = inputs_of
+    parameters, inputs, targets, mask = (part.detach().to(dtype) for part in (parameters, inputs, targets, mask))
+    state = ScanState(*(part.detach().to(dtype) for part in state))
+    leaves = [parameters.requires_grad_(), inputs.requires_grad_(), *(part.requires_grad_() for part in state)]
+    outputs, final, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
+    total = (outputs * d_outputs.to(dtype)).sum()
+    total = total + sum((a * b.to(dtype)).sum() for a, b in zip(final, d_final, strict=True))
+    gradients = torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True)
+    active = torch.arange(inputs.shape[1], device=DEVICE)[None, :, None] < lengths[:, None, :]
+    costs = F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(-1)
+    costs = (costs * mask * active).sum(1)
+    cost_leaves = [parameters, *state]
+    of_cost = torch.autograd.grad(costs.mean(1).sum(), cost_leaves, allow_unused=True)
+    zeroed = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True)]
+    zeroed_cost = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(cost_leaves, of_cost, strict=True)]
+    return named(spec, outputs, final, zeroed, costs, zeroed_cost)
+
+
+def named(
+    spec: ScanSpec, outputs: Tensor, final: ScanState, gradients: list[Tensor], costs: Tensor, of_cost: list[Tensor]
+) -> Answers:
+    answers = {"outputs": outputs, "cost": costs} | dict(zip(ScanState._fields, final, strict=True))
+    answers |= {f"d {name}": part for name, part in spec.split_parameters(gradients[0]).items()}
+    answers |= {f"d {n}": part for n, part in zip(("inputs", *ScanState._fields), gradients[1:], strict=True)}
+    names = ("parameters", *ScanState._fields)
+    answers |= {f"d cost / d {name}": part for name, part in zip(names, of_cost, strict=True)}
+    return {name: part.detach() for name, part in answers.items()}
+
+
 def gate_case(
     spec: ScanSpec, seeds: int, steps: int, batch: int, tape: int, ragged: bool, scale: float
-) -> dict[str, float]:
-    """Relative errors of everything the backend returns."""
+) -> dict[str, tuple[float, float]]:
+    """Relative errors of everything the backend returns, each beside that of the reference in float32."""
     parameters, inputs, state = draw(spec, seeds, steps, batch, tape, scale)
     lengths = torch.full((seeds, batch), steps, device=DEVICE)
     slots = torch.full((seeds, batch), tape, device=DEVICE)
     if ragged:
         lengths = torch.randint(1, steps + 1, (seeds, batch), device=DEVICE)
         slots = torch.randint(1, tape + 1, (seeds, batch), device=DEVICE)
-    leaves = [parameters, inputs, *state]
-    for leaf in leaves:
-        leaf.requires_grad_(True)
-    outputs, final, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
-    d_outputs = torch.randn_like(outputs)
-    d_final = ScanState(*(torch.randn_like(part) for part in final))
-    total = (outputs * d_outputs).sum() + sum((a * b).sum() for a, b in zip(final, d_final, strict=True))
-    wanted = torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True)
-    targets, mask = torch.rand_like(outputs).round(), (torch.rand(seeds, steps, batch, device=DEVICE) > 0.3).double()
-    active = torch.arange(steps, device=DEVICE)[None, :, None] < lengths[:, None, :]
-    costs = F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(-1)
-    costs = (costs * mask * active).sum(1)
-    wanted_cost = torch.autograd.grad(costs.mean(1).sum(), [parameters, *state], allow_unused=True)
+    shape = (seeds, steps, batch, spec.output_size)
+    d_outputs, targets = torch.randn(shape, device=DEVICE), torch.rand(shape, device=DEVICE).round()
+    d_final = ScanState(*(torch.randn(part.shape, device=DEVICE) for part in state))
+    mask = (torch.rand(seeds, steps, batch, device=DEVICE) > 0.3).float()
+    parameters, inputs, state = single(parameters), single(inputs), single(state)  # what both sides start from
+    given = (parameters, inputs, targets, mask, lengths, slots, state)
+    want = by_reference(spec, torch.float64, given, d_outputs, d_final)
+    yardstick = by_reference(spec, torch.float32, given, d_outputs, d_final)
 
-    p, x, s = single(parameters), single(inputs), single(state)
-    y, f, kept = gpu.forward(spec, p, x, lengths, slots, s, True)
-    d_p, d_x, d_s = gpu.backward(spec, p, x, lengths, slots, s, kept, single(d_outputs), single(d_final))
-    again = gpu.backward(spec, p, x, lengths, slots, s, kept, single(d_outputs), single(d_final))[0]
-    cost, g, d_state = gpu.loss_and_gradient(
-        spec, p, x, single(targets), single(mask), lengths, slots, s, state_gradient=True
-    )
+    scan = (spec, parameters, inputs, lengths, slots, state)
+    y, f, kept = gpu.forward(*scan, True)
+    d_p, d_x, d_s = gpu.backward(*scan, kept, d_outputs, d_final)
+    again = gpu.backward(*scan, kept, d_outputs, d_final)[0]
+    cost, g, d_state = gpu.loss_and_gradient(spec, *given, state_gradient=True)
     assert d_state is not None
-    errors = {"outputs": error(y, outputs), "cost": error(cost, costs)}
-    errors |= {name: error(a, b) for name, a, b in zip(ScanState._fields, f, final, strict=True)}
-    pairs = zip(("parameters", "inputs", *ScanState._fields), (d_p, d_x, *d_s), wanted, strict=True)
-    errors |= {f"d {name}": error(a, b if b is not None else torch.zeros_like(a)) for name, a, b in pairs}
-    for name, part in spec.split_parameters(d_p).items():
-        errors[f"d {name}"] = error(part, spec.split_parameters(wanted[0])[name])
-    pairs = zip(("parameters", *ScanState._fields), (g, *d_state), wanted_cost, strict=True)
-    errors |= {f"d cost / d {name}": error(a, b if b is not None else torch.zeros_like(a)) for name, a, b in pairs}
+    got = named(spec, y, f, [d_p, d_x, *d_s], cost, [g, *d_state])
+    errors = {name: (error(got[name], want[name]), error(yardstick[name], want[name])) for name in want}
     # the last seed alone gives the same bits, and so does the same call again
     one = slice(seeds - 1, seeds)
-    alone = gpu.loss_and_gradient(
-        spec, p[one], x[one], single(targets)[one], single(mask)[one], lengths[one], slots[one],
-        ScanState(*(part[one] for part in s)), state_gradient=False,
-    )  # fmt: skip
+    part = tree_map(lambda tensor: tensor[one], state)
+    alone = gpu.loss_and_gradient(spec, *(tensor[one] for tensor in given[:-1]), part, state_gradient=False)
     same = torch.equal(alone[1], g[one]) and torch.equal(alone[0], cost[one]) and torch.equal(again, d_p)
-    errors["bits differ"] = 0.0 if same else 1.0
+    errors["bits differ"] = (0.0 if same else 1.0, 0.0)
     return errors
+
+
+def passes(pair: tuple[float, float]) -> bool:
+    return pair[0] < max(TOLERANCE, YARDSTICKS * pair[1])
 
 
 def gate() -> tuple[bool, list[dict[str, Any]]]:
@@ -156,15 +184,17 @@ def gate() -> tuple[bool, list[dict[str, Any]]]:
     for case in CASES:
         start = time.perf_counter()
         errors = gate_case(*case)
-        name, worst = max(errors.items(), key=lambda item: item[1] if item[1] == item[1] else float("inf"))
-        ok = all(value < TOLERANCE for value in errors.values())
+        name, worst = max(errors.items(), key=lambda item: item[1][0] if item[1][0] == item[1][0] else float("inf"))
+        ok = all(passes(pair) for pair in errors.values())
         green &= ok
         said = {k: v for k, v in dataclasses.asdict(case[0]).items() if v != ScanSpec.__dataclass_fields__[k].default}
-        rows.append(dict(spec=said, shape=case[1:5], ragged=case[5], worst=worst, where=name, ok=ok))
+        row = dict(spec=said, shape=case[1:5], ragged=case[5], worst=worst[0], where=name, float32_reference=worst[1])
+        rows.append(row | dict(ok=ok))
         took = time.perf_counter() - start
-        print(f"{'ok ' if ok else 'BAD'} {worst:.1e} in {name:24s} {took:5.1f} s  {case[1:]} {said}", flush=True)
+        numbers = f"{worst[0]:.1e} (float32 reference {worst[1]:.1e})"
+        print(f"{'ok ' if ok else 'BAD'} {numbers} in {name:24s} {took:5.1f} s  {case[1:]} {said}", flush=True)
         if not ok:
-            print("    ", {k: f"{v:.1e}" for k, v in errors.items() if not v < TOLERANCE}, flush=True)
+            print("    ", {k: f"{v[0]:.1e} / {v[1]:.1e}" for k, v in errors.items() if not passes(v)}, flush=True)
     torch.use_deterministic_algorithms(False)
     return green, rows
 

@@ -55,6 +55,9 @@ class Train:
     """Options of the task, as NAME VALUE pairs: --task-options width 6."""
     model_options: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the model, as NAME VALUE pairs: --model-options memory_slots 64."""
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Other settings of the run, as NAME VALUE pairs: --settings optimiser adam schedule cosine clip norm clip_at 1
+    slots [21,48] average 0.998 final_rate 0.05."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tapehead.models.config import NTMConfig
 from tapehead.registry import MODELS, TASKS, resolve
+from tapehead.training.config import RunConfig
 from tapehead.words import unknown
 
 # What a run decides by itself.
@@ -30,6 +31,13 @@ def model_fields(model: str) -> dict[str, Any]:
         build = resolve(MODELS[model]).__init__
         hints = {name: get_type_hints(build)[name] for name in inspect.signature(build).parameters if name != "self"}
     return {name: hint for name, hint in hints.items() if name not in DECIDED}
+
+
+def setting_fields() -> dict[str, Any]:
+    """The settings of a run that have no flag of their own, with their types."""
+    names = ("optimiser", "schedule", "final_rate", "clip", "clip_at", "slots", "average")
+    hints = get_type_hints(RunConfig)
+    return {name: hints[name] for name in names}
 
 
 def check_options(flag: str, fields: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:

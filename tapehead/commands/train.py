@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 
-from tapehead.commands.options import check_options, model_fields, task_fields
+from tapehead.commands.options import check_options, model_fields, setting_fields, task_fields
 from tapehead.commands.tables import score_table
 from tapehead.evaluation.generalisation import generalisation
 from tapehead.paper.presets import preset
@@ -63,6 +63,7 @@ def configure(options: "cli.Train") -> RunConfig:
         device=options.device,
         task_options=check_options("--task-options", task_fields(options.task), _values(options.task_options)),
         model_options=check_options("--model-options", model_fields(options.model), _values(options.model_options)),
+        **check_options("--settings", setting_fields(), _values(options.settings)),
         **{key: value for key, value in given.items() if value is not None},
     )
 

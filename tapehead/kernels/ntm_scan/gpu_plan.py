@@ -20,7 +20,7 @@ from tapehead.kernels.ntm_scan.contract import ScanSpec
 
 THREADS = 512
 WARPS = THREADS // 32
-SLOT_THREADS = 256  # of them, at most, share out the slots of a short tape; README-gpu.md says why not all
+SLOT_THREADS = 512  # of them, at most, share out the slots of a short tape; README-gpu.md says why not all
 MOST_OUTPUTS = 4 * THREADS  # of one product: each thread owns four
 MOST_TAPE_VALUES = 64  # of the memory in one thread's registers
 MOST_SPLITS = 32  # partial sums that one thread adds up

@@ -762,7 +762,7 @@ __device__ void output_layer(const Arguments& a, float* shared, const Kept& kept
 #pragma unroll 4
         for (int k = lane; k < OUTPUT_WIDTH; k += 32) {
           const float value = k < UNITS ? row[READS + (LAYERS - 1) * UNITS + k] : row[k - UNITS];
-          UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] += value * weight[min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k];
+          UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] += value * __ldg(weight + min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k);
         }
       }
       fold<OUTPUT_GROUP, 16, 1>(sums, lane, 0, OUTPUT_GROUP, logits, true);
@@ -1245,7 +1245,7 @@ __device__ void through_outputs(const Arguments& a, float* d_seen, const Place& 
     const float* d_output = a.d_outputs + (((long long)at.seed * a.steps + t) * a.batch + at.row) * OUTPUTS;
     float sum = 0;
 #pragma unroll 4
-    for (int o = 0; o < OUTPUTS; o++) sum += d_output[o] * weight[o * OUTPUT_WIDTH + k];
+    for (int o = 0; o < OUTPUTS; o++) sum += d_output[o] * __ldg(weight + o * OUTPUT_WIDTH + k);
     d_seen[(long long)t * GRADIENT_WIDTH + k] = sum;
   }
 }
@@ -1549,8 +1549,9 @@ extern "C" __global__ void ntm_pack_backward(const __grid_constant__ Arguments a
 // sum depends on nothing but the number of rows.
 //
 // A thread owns four neighbouring o and every sixteenth i: what a warp stores is then contiguous along i, and whole
-// blocks of sixteen columns that a job does not have are skipped.
-constexpr int TILE_THREADS = 256, TILE_DEPTH = 16, TILE_BLOCKS = TILE_COLUMNS / 16, LEFT_STRIDE = TILE_ROWS + 4;
+// blocks of sixteen columns that a job does not have are skipped. A tile is deep enough for an episode of copy at once:
+// one wait for memory instead of three; blocks that share a multiprocessor fill each other's waits.
+constexpr int TILE_THREADS = 256, TILE_DEPTH = 48, TILE_BLOCKS = TILE_COLUMNS / 16, LEFT_STRIDE = TILE_ROWS + 4;
 
 struct RowOf {
   int step;
@@ -1575,8 +1576,24 @@ __device__ __forceinline__ const float* gradient_right(const Arguments& a, const
   return job.second_source == 0 ? a.inputs + r.input * INPUTS + second : kept + job.second_later * ROW_WIDTH + job.second_column + second;
 }
 
+// From global to shared memory without a register on the way, so that all of a tile can be in flight; zero where a row
+// is not used, whatever stands there.
+__device__ __forceinline__ void copy_or_zero(float* to, const float* from, bool used) {
+#ifdef __CUDA_ARCH__
+  const unsigned target = (unsigned)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(from), "r"(used ? 4 : 0) : "memory");
+#else
+  *to = used ? *from : 0.0f;
+#endif
+}
+__device__ __forceinline__ void wait_for_copies() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 // Grid: tiles, chunks, seeds.
-extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) ntm_gradient(const __grid_constant__ Arguments a) {
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 3) ntm_gradient(const __grid_constant__ Arguments a) {
   float* left = (float*)shared_memory;  // [TILE_DEPTH, LEFT_STRIDE]
   float* right = left + TILE_DEPTH * LEFT_STRIDE;  // [TILE_DEPTH, TILE_COLUMNS]
   const int thread = threadIdx.x, seed = blockIdx.z;
@@ -1587,27 +1604,24 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) ntm_gradient(const
   const int columns = job.columns + job.second_columns;  // and the bias
   const int begin = blockIdx.y * a.chunk_rows, end = min(begin + a.chunk_rows, a.batch * a.steps);
   const int my_row = thread / 16, my_column = thread % 16;
-  float sums[4][TILE_BLOCKS], next_left[TILE_ROWS / 16], next_right[TILE_BLOCKS];
+  float sums[4][TILE_BLOCKS];
   UNROLL for (int y = 0; y < 4; y++) UNROLL for (int x = 0; x < TILE_BLOCKS; x++) sums[y][x] = 0;
-  bool used;
-  // Loaded whether used or not, so that no load waits for a length; what is not used may hold anything.
-  auto fetch = [&](int row) {
-    const RowOf r = gradient_row(a, seed, row, end);
-    const float* d = job.d_column < 0 ? a.d_outputs + r.input * OUTPUTS : a.d_rows + (r.sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column;
-    UNROLL for (int c = 0; c < TILE_ROWS / 16; c++) next_left[c] = d[min(first_o + my_column + 16 * c, job.rows - 1)];
-    UNROLL for (int c = 0; c < TILE_BLOCKS; c++) {
-      const int i = first_i + my_column + 16 * c;
-      next_right[c] = i < columns ? *gradient_right(a, job, r, i) : 1.0f;
-    }
-    used = r.used;
-  };
-  fetch(begin + my_row);
   for (int row = begin; row < end; row += TILE_DEPTH) {
+    if (row > begin) __syncthreads();
+    UNROLL for (int part = 0; part < TILE_DEPTH / 16; part++) {
+      const RowOf r = gradient_row(a, seed, row + 16 * part + my_row, end);
+      const float* d = job.d_column < 0 ? a.d_outputs + r.input * OUTPUTS : a.d_rows + (r.sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column;
+      float* to_left = left + (16 * part + my_row) * LEFT_STRIDE + my_column;
+      float* to_right = right + (16 * part + my_row) * TILE_COLUMNS + my_column;
+      UNROLL for (int c = 0; c < TILE_ROWS / 16; c++) copy_or_zero(to_left + 16 * c, d + min(first_o + my_column + 16 * c, job.rows - 1), r.used);
+      UNROLL for (int c = 0; c < TILE_BLOCKS; c++) {
+        const int i = first_i + my_column + 16 * c;
+        if (i < columns) copy_or_zero(to_right + 16 * c, gradient_right(a, job, r, i), r.used);
+        else to_right[16 * c] = r.used ? 1.0f : 0.0f;
+      }
+    }
+    wait_for_copies();
     __syncthreads();
-    UNROLL for (int c = 0; c < TILE_ROWS / 16; c++) left[my_row * LEFT_STRIDE + my_column + 16 * c] = used ? next_left[c] : 0.0f;
-    UNROLL for (int c = 0; c < TILE_BLOCKS; c++) right[my_row * TILE_COLUMNS + my_column + 16 * c] = used ? next_right[c] : 0.0f;
-    __syncthreads();
-    if (row + TILE_DEPTH < end) fetch(row + TILE_DEPTH + my_row);
 #pragma unroll 1
     for (int quarter = 0; quarter < TILE_DEPTH / 4 && row + 4 * quarter < end; quarter++) {
       float4 l[4];
