@@ -127,23 +127,26 @@ def test_extreme_strengths_take_the_slow_softmax(
 ) -> None:
     """Strengths and sharpenings of hundreds: exponentials underflow, so the largest exponent must come off.
 
-    They multiply the rounding of cosines and logarithms, so the yardstick is the reference in float32.
+    They multiply the rounding of cosines and logarithms by their size, so the yardstick is the reference in float32,
+    over many machines: at 30, 1.1e-6 here against its 1.0e-6 (root of mean squares).
     """
-    spec = ScanSpec(**SMALL)
+    spec, seeds = ScanSpec(**SMALL), 24
     monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
-    parameters, inputs, state = draw(spec, 1, 2, 1, 16)
+    parameters, inputs, state = draw(spec, seeds, 2, 1, 16)
     bias = spec.split_parameters(parameters)["interface.bias"]
     for head in (0, spec.addressing_size):
-        bias[0, head + spec.memory_width] = size  # strength
-        bias[0, head + spec.addressing_size - 1] = size  # sharpening
-    lengths, slots = torch.full((1, 1), 2), torch.full((1, 1), 16)
-    exact = reference.scan(spec, parameters, inputs, lengths, slots, state)[0]
+        bias[:, head + spec.memory_width] = size  # strength
+        bias[:, head + spec.addressing_size - 1] = size  # sharpening
+    lengths, slots = torch.full((seeds, 1), 2), torch.full((seeds, 1), 16)
     p, x, s = (tree_map(lambda part: part.float(), value) for value in (parameters, inputs, state))
+    exact_inputs = (tree_map(lambda part: part.double(), value) for value in (p, x, s))
+    parameters, inputs, state = exact_inputs
+    exact = reference.scan(spec, parameters, inputs, lengths, slots, state)[0]
     yardstick = (reference.scan(spec, p, x, lengths, slots, s)[0].double() - exact).norm()
     p, x, s = (tree_map(lambda part: part.to(device), value) for value in (p, x, s))
     y, f, _ = gpu.forward(spec, p, x, lengths.to(device), slots.to(device), s, False)
-    assert float((y.cpu().double() - exact).norm()) < 4 * float(yardstick) + TOLERANCE * float(exact.norm())
-    torch.testing.assert_close(f.read_weightings.sum(-1).cpu(), torch.ones(1, 1, 1), atol=1e-5, rtol=0)
+    assert float((y.cpu().double() - exact).norm()) < 4 * float(yardstick)
+    torch.testing.assert_close(f.read_weightings.sum(-1).cpu(), torch.ones(seeds, 1, 1), atol=1e-5, rtol=0)
 
 
 def test_nan_reaches_cost_and_gradient(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

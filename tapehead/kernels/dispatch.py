@@ -91,6 +91,10 @@ def update_kernel(backend: str, device: torch.device) -> Update:
         from tapehead.kernels.update import cpu
 
         return cpu.update
+    if backend != "reference" and device.type == "cuda":
+        from tapehead.kernels.update import gpu
+
+        return gpu.update
     from tapehead.kernels.update import reference as update_reference
 
     return update_reference.update

@@ -20,7 +20,7 @@ from tapehead.kernels.ntm_scan.gpu_plan import THREADS, TILE_COLUMNS, TILE_ROWS,
 
 OLDEST = (8, 0)  # compute capability
 MOST_CHUNKS = 128  # of the rows that a weight gradient sums over
-GRADIENT_THREADS = 256
+GRADIENT_THREADS = 128
 GRADIENT_SHARED = 48 * (TILE_ROWS + 4 + TILE_COLUMNS) * 4
 
 

@@ -20,11 +20,10 @@ from tapehead.kernels.ntm_scan.contract import ScanSpec
 
 THREADS = 512
 WARPS = THREADS // 32
-SLOT_THREADS = 512  # of them, at most, share out the slots of a short tape; README-gpu.md says why not all
+SLOT_THREADS = THREADS  # that share out the slots of a short tape; README-gpu.md says what fewer did
 MOST_OUTPUTS = 4 * THREADS  # of one product: each thread owns four
 MOST_TAPE_VALUES = 64  # of the memory in one thread's registers
 MOST_SPLITS = 32  # partial sums that one thread adds up
-REGISTER_ROWS = 4  # float4 of weights in registers; 512 threads leave 128 registers for everything
 TILE_ROWS, TILE_COLUMNS = 64, 80  # of the weight gradient's matrix product
 
 
@@ -222,6 +221,10 @@ class Plan:
             sizes["READ_PARTIALS"] = self.slot_warps * spec.read_heads * self.padded_width
         return {name: up_to(4, size) for name, size in sizes.items()}
 
+    def register_rows(self, backward: bool) -> int:
+        """float4 of weights that a thread can hold; 512 threads leave 128 registers for everything, heads included."""
+        return 8 if self.heads <= 8 and not backward else 4
+
     def working_bytes(self, backward: bool) -> int:
         return 4 * sum(self._working_set(backward).values())
 
@@ -233,7 +236,7 @@ class Plan:
         room = self.shared_limit - self.working_bytes(backward)
         placed = []
         for i, product in enumerate(shapes):
-            held = min(product.depth, REGISTER_ROWS // product.count // 4 * 4) if i == largest else 0
+            held = min(product.depth, self.register_rows(backward) // product.count // 4 * 4) if i == largest else 0
             fits = min(product.depth - held, max(0, room) // product.row_bytes)
             if held + fits < product.depth:
                 fits -= fits % 4  # a streamed part starts at a multiple of four rows

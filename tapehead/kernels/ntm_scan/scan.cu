@@ -1245,7 +1245,7 @@ __device__ void through_outputs(const Arguments& a, float* d_seen, const Place& 
     const float* d_output = a.d_outputs + (((long long)at.seed * a.steps + t) * a.batch + at.row) * OUTPUTS;
     float sum = 0;
 #pragma unroll 4
-    for (int o = 0; o < OUTPUTS; o++) sum += d_output[o] * __ldg(weight + o * OUTPUT_WIDTH + k);
+    for (int o = 0; o < OUTPUTS; o++) sum += d_output[o] * weight[o * OUTPUT_WIDTH + k];
     d_seen[(long long)t * GRADIENT_WIDTH + k] = sum;
   }
 }
@@ -1548,10 +1548,10 @@ extern "C" __global__ void ntm_pack_backward(const __grid_constant__ Arguments a
 // G[o, i] = sum over (row of the batch, step) of D[o] A[i], tile by tile; a chunk of those rows each. The order of the
 // sum depends on nothing but the number of rows.
 //
-// A thread owns four neighbouring o and every sixteenth i: what a warp stores is then contiguous along i, and whole
-// blocks of sixteen columns that a job does not have are skipped. A tile is deep enough for an episode of copy at once:
+// A thread owns eight neighbouring o and every sixteenth i: shared memory keeps up with 40 products for 13 values, what
+// a warp stores is contiguous along i, and whole blocks of sixteen columns that a job does not have are skipped. A tile is deep enough for an episode of copy at once:
 // one wait for memory instead of three; blocks that share a multiprocessor fill each other's waits.
-constexpr int TILE_THREADS = 256, TILE_DEPTH = 48, TILE_BLOCKS = TILE_COLUMNS / 16, LEFT_STRIDE = TILE_ROWS + 4;
+constexpr int TILE_THREADS = 128, TILE_DEPTH = 48, LOADED_ROWS = TILE_THREADS / 16, OWN_ROWS = TILE_ROWS / LOADED_ROWS, TILE_BLOCKS = TILE_COLUMNS / 16, LEFT_STRIDE = TILE_ROWS + 4;
 
 struct RowOf {
   int step;
@@ -1592,8 +1592,24 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
+template <int BLOCKS>
+__device__ __forceinline__ void multiply_tile(float (&sums)[OWN_ROWS][TILE_BLOCKS], const float* left, const float* right, int depth) {
+#pragma unroll 4
+  for (int k = 0; k < depth; k++) {
+    float l[OWN_ROWS];
+    UNROLL for (int y = 0; y < OWN_ROWS; y += 4) {
+      const float4 four = *(const float4*)(left + k * LEFT_STRIDE + y);
+      l[y] = four.x, l[y + 1] = four.y, l[y + 2] = four.z, l[y + 3] = four.w;
+    }
+    UNROLL for (int x = 0; x < BLOCKS; x++) {
+      const float r = right[k * TILE_COLUMNS + 16 * x];
+      UNROLL for (int y = 0; y < OWN_ROWS; y++) sums[y][x] += l[y] * r;
+    }
+  }
+}
+
 // Grid: tiles, chunks, seeds.
-extern "C" __global__ void __launch_bounds__(TILE_THREADS, 3) ntm_gradient(const __grid_constant__ Arguments a) {
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) ntm_gradient(const __grid_constant__ Arguments a) {
   float* left = (float*)shared_memory;  // [TILE_DEPTH, LEFT_STRIDE]
   float* right = left + TILE_DEPTH * LEFT_STRIDE;  // [TILE_DEPTH, TILE_COLUMNS]
   const int thread = threadIdx.x, seed = blockIdx.z;
@@ -1604,15 +1620,16 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 3) ntm_gradient(const
   const int columns = job.columns + job.second_columns;  // and the bias
   const int begin = blockIdx.y * a.chunk_rows, end = min(begin + a.chunk_rows, a.batch * a.steps);
   const int my_row = thread / 16, my_column = thread % 16;
-  float sums[4][TILE_BLOCKS];
-  UNROLL for (int y = 0; y < 4; y++) UNROLL for (int x = 0; x < TILE_BLOCKS; x++) sums[y][x] = 0;
+  float sums[OWN_ROWS][TILE_BLOCKS];
+  UNROLL for (int y = 0; y < OWN_ROWS; y++) UNROLL for (int x = 0; x < TILE_BLOCKS; x++) sums[y][x] = 0;
   for (int row = begin; row < end; row += TILE_DEPTH) {
     if (row > begin) __syncthreads();
-    UNROLL for (int part = 0; part < TILE_DEPTH / 16; part++) {
-      const RowOf r = gradient_row(a, seed, row + 16 * part + my_row, end);
+    UNROLL for (int part = 0; part < TILE_DEPTH / LOADED_ROWS; part++) {
+      if (row + LOADED_ROWS * part >= end) break;
+      const RowOf r = gradient_row(a, seed, row + LOADED_ROWS * part + my_row, end);
       const float* d = job.d_column < 0 ? a.d_outputs + r.input * OUTPUTS : a.d_rows + (r.sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column;
-      float* to_left = left + (16 * part + my_row) * LEFT_STRIDE + my_column;
-      float* to_right = right + (16 * part + my_row) * TILE_COLUMNS + my_column;
+      float* to_left = left + (LOADED_ROWS * part + my_row) * LEFT_STRIDE + my_column;
+      float* to_right = right + (LOADED_ROWS * part + my_row) * TILE_COLUMNS + my_column;
       UNROLL for (int c = 0; c < TILE_ROWS / 16; c++) copy_or_zero(to_left + 16 * c, d + min(first_o + my_column + 16 * c, job.rows - 1), r.used);
       UNROLL for (int c = 0; c < TILE_BLOCKS; c++) {
         const int i = first_i + my_column + 16 * c;
@@ -1622,26 +1639,20 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 3) ntm_gradient(const
     }
     wait_for_copies();
     __syncthreads();
-#pragma unroll 1
-    for (int quarter = 0; quarter < TILE_DEPTH / 4 && row + 4 * quarter < end; quarter++) {
-      float4 l[4];
-      UNROLL for (int k = 0; k < 4; k++) l[k] = *(const float4*)(left + (4 * quarter + k) * LEFT_STRIDE + 4 * my_row);
-      UNROLL for (int x = 0; x < TILE_BLOCKS; x++) {
-        if (first_i + 16 * x > columns) break;
-        UNROLL for (int k = 0; k < 4; k++) {
-          const float r = right[(4 * quarter + k) * TILE_COLUMNS + my_column + 16 * x];
-          sums[0][x] += l[k].x * r;
-          sums[1][x] += l[k].y * r;
-          sums[2][x] += l[k].z * r;
-          sums[3][x] += l[k].w * r;
-        }
-      }
+    const int depth = min(TILE_DEPTH, end - row);
+    const float *my_left = left + OWN_ROWS * my_row, *my_right = right + my_column;
+    switch (min(TILE_BLOCKS, (columns - first_i) / 16 + 1)) {
+      case 1: multiply_tile<1>(sums, my_left, my_right, depth); break;
+      case 2: multiply_tile<2>(sums, my_left, my_right, depth); break;
+      case 3: multiply_tile<3>(sums, my_left, my_right, depth); break;
+      case 4: multiply_tile<4>(sums, my_left, my_right, depth); break;
+      default: multiply_tile<TILE_BLOCKS>(sums, my_left, my_right, depth);
     }
   }
   float* gradient = a.gradient + ((long long)blockIdx.y * a.seeds + seed) * PARAMETERS;
-  UNROLL for (int y = 0; y < 4; y++) {
+  UNROLL for (int y = 0; y < OWN_ROWS; y++) {
     UNROLL for (int x = 0; x < TILE_BLOCKS; x++) {
-      const int o = first_o + 4 * my_row + y, i = first_i + my_column + 16 * x;
+      const int o = first_o + OWN_ROWS * my_row + y, i = first_i + my_column + 16 * x;
       if (o >= job.rows || i > columns) continue;
       const int at = i < job.columns ? job.at + o * job.stride + i : i < columns ? job.second_at + o * job.stride + i - job.columns : job.bias + o;
       gradient[at] = sums[y][x];

@@ -22,8 +22,8 @@ struct Arguments {
 __device__ __forceinline__ bool finite(float x) { return fabsf(x) <= 3.402823466e38f; }
 
 __device__ __forceinline__ void my_part(const Arguments& a, long long& begin, long long& end) {
-  const long long length = (a.size + PARTS - 1) / PARTS;
-  begin = blockIdx.x * length;
+  const long long length = ((a.size + PARTS - 1) / PARTS + 3) / 4 * 4;
+  begin = min(blockIdx.x * length, a.size);
   end = begin + length < a.size ? begin + length : a.size;
 }
 
@@ -52,6 +52,26 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_look(const __grid_c
   }
 }
 
+struct Step {
+  float scale, limit, rate, unbias_first, unbias_second, decay_of_average;
+  bool adam;
+};
+// One parameter: gradient g, weight w, the moments in order, and the moving average.
+__device__ __forceinline__ void apply(const Step& s, float g, float& w, float& first, float& second, float& third, float& average) {
+  g = fminf(fmaxf(g * s.scale, -s.limit), s.limit);
+  if (s.adam) {
+    first = ADAM_BETA_1 * first + (1.0f - ADAM_BETA_1) * g;
+    second = ADAM_BETA_2 * second + (1.0f - ADAM_BETA_2) * g * g;
+    w -= s.rate * (first * s.unbias_first) / (sqrtf(second * s.unbias_second) + ADAM_EPSILON);
+  } else {
+    first = GRAVES_DECAY * first + (1.0f - GRAVES_DECAY) * g * g;
+    second = GRAVES_DECAY * second + (1.0f - GRAVES_DECAY) * g;
+    third = GRAVES_MOMENTUM * third - s.rate * g / sqrtf(fmaxf(first - second * second, 0.0f) + GRAVES_EPSILON);
+    w += third;
+  }
+  average = s.decay_of_average * average + (1.0f - s.decay_of_average) * w;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_constant__ Arguments a) {
   const int seed = blockIdx.y;
   float squares = 0;
@@ -74,34 +94,32 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_
     unbias_first = 1.0f / (float)(1.0 - pow((double)ADAM_BETA_1, (double)count));
     unbias_second = 1.0f / (float)(1.0 - pow((double)ADAM_BETA_2, (double)count));
   }
-  // No two of these overlap: loads of the next values need not wait for the stores of these.
+  const Step step{scale, limit, rate, unbias_first, unbias_second, a.decay_of_average, a.adam != 0};
   const long long offset = seed * a.size;
-  const float* __restrict__ gradient = a.gradient + offset;
-  float *__restrict__ parameters = a.parameters + offset, *__restrict__ average = a.average ? a.average + offset : nullptr;
-  float *__restrict__ first = a.first + offset, *__restrict__ second = a.second + offset, *__restrict__ third = a.third + offset;
   long long begin, end;
   my_part(a, begin, end);
-#pragma unroll 4
-  for (long long i = begin + threadIdx.x; i < end; i += THREADS) {
-    const float g = fminf(fmaxf(gradient[i] * scale, -limit), limit);
-    float w = parameters[i];
-    if (a.adam) {
-      const float m = ADAM_BETA_1 * first[i] + (1.0f - ADAM_BETA_1) * g;
-      const float v = ADAM_BETA_2 * second[i] + (1.0f - ADAM_BETA_2) * g * g;
-      first[i] = m;
-      second[i] = v;
-      w -= rate * (m * unbias_first) / (sqrtf(v * unbias_second) + ADAM_EPSILON);
-    } else {
-      const float n = GRAVES_DECAY * first[i] + (1.0f - GRAVES_DECAY) * g * g;
-      const float m = GRAVES_DECAY * second[i] + (1.0f - GRAVES_DECAY) * g;
-      const float d = GRAVES_MOMENTUM * third[i] - rate * g / sqrtf(fmaxf(n - m * m, 0.0f) + GRAVES_EPSILON);
-      first[i] = n;
-      second[i] = m;
-      third[i] = d;
-      w += d;
+  if (a.size % 4 == 0) {  // then every seed starts at a multiple of 16 bytes
+    for (long long i = begin + 4 * threadIdx.x; i < end; i += 4 * THREADS) {
+      const long long at = offset + i;
+      float4 g = *(const float4*)(a.gradient + at), w = *(const float4*)(a.parameters + at), zero = make_float4(0, 0, 0, 0);
+      float4 n = *(const float4*)(a.first + at), m = *(const float4*)(a.second + at);
+      float4 d = a.third ? *(const float4*)(a.third + at) : zero, mean = a.average ? *(const float4*)(a.average + at) : zero;
+      apply(step, g.x, w.x, n.x, m.x, d.x, mean.x);
+      apply(step, g.y, w.y, n.y, m.y, d.y, mean.y);
+      apply(step, g.z, w.z, n.z, m.z, d.z, mean.z);
+      apply(step, g.w, w.w, n.w, m.w, d.w, mean.w);
+      *(float4*)(a.parameters + at) = w;
+      *(float4*)(a.first + at) = n;
+      *(float4*)(a.second + at) = m;
+      if (a.third) *(float4*)(a.third + at) = d;
+      if (a.average) *(float4*)(a.average + at) = mean;
     }
-    parameters[i] = w;
-    if (average) average[i] = a.decay_of_average * average[i] + (1.0f - a.decay_of_average) * w;
+  } else {
+    for (long long i = begin + threadIdx.x; i < end; i += THREADS) {
+      const long long at = offset + i;
+      float unused = 0;
+      apply(step, a.gradient[at], a.parameters[at], a.first[at], a.second[at], a.third ? a.third[at] : unused, a.average ? a.average[at] : unused);
+    }
   }
 }
 
