@@ -328,3 +328,155 @@ specs = st.builds(
 def test_agrees_with_the_reference_on_random_machines(backend: str, dtype: torch.dtype, **shape: Any) -> None:
     supported(backend, dtype)
     check(backend, make_problem(**shape), dtype)
+
+
+# Name -> what is made extreme. "allowed" loosens the table: rounding is amplified by the size of what is rounded.
+EXTREMES: dict[str, dict[str, Any]] = {
+    "zero parameters": dict(scale=0.0),
+    "zero memory": dict(memory_scale=0.0),
+    "memory of the default start, 1e-6": dict(memory_scale=1e-6),
+    "memory of 1e4": dict(memory_scale=1e4),
+    "memory of 1e19, whose squares overflow": dict(memory_scale=1e19),
+    "raw interface of +-1e4": dict(interface=1e4),
+    "raw interface of +-100: strengths and sharpenings of 100": dict(interface=1e2),
+}
+
+
+@pytest.mark.parametrize(
+    "spec", [SMALL, small(key_activation="linear", shift="scalar", write_heads=2)], ids=["soft", "scalar"]
+)
+@pytest.mark.parametrize("tape", [1, 13])
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_extremes_are_finite_and_weightings_sum_to_one(backend: str, extreme: str, tape: int, spec: ScanSpec) -> None:
+    kernel, device = dispatch.fused(backend), DEVICES[backend]
+    options = dict(EXTREMES[extreme])
+    size = options.pop("interface", None)
+    problem = make_problem(spec, steps=6, tape=tape, ragged=False, **options)
+    if size is not None:  # biases of the interface far out, on either side
+        bias = spec.split_parameters(problem.parameters)["interface.bias"]
+        bias.copy_(size * torch.sign(torch.randn(bias.shape, generator=torch.Generator().manual_seed(1))))
+    arguments = problem.arguments(torch.float32, device)
+    with poisoned():
+        outputs, final, kept = kernel.forward(*arguments, keep=True)
+        d_final = ScanState(*(d.to(device, torch.float32) for d in problem.d_final))
+        gradients = kernel.backward(*arguments, kept, problem.d_outputs.to(device, torch.float32), d_final)
+    for tensor in (outputs, *final, gradients[0], gradients[1], *gradients[2]):
+        assert torch.isfinite(tensor).all()
+    for weightings in (final.read_weightings, final.write_weightings):
+        torch.testing.assert_close(weightings.sum(-1), torch.ones_like(weightings[..., 0]), rtol=0, atol=1e-6)
+    truth, _, _ = reference.scan(*problem.arguments(torch.float64, torch.device("cpu")))
+    if "1e4" not in extreme or "memory" in extreme:  # a softmax of 1e4 jumps where float32 cannot tell two slots apart
+        assert error(outputs, truth) < 1e-4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nan_stays_in_its_sequence(backend: str) -> None:
+    kernel, device = dispatch.fused(backend), DEVICES[backend]
+    problem = make_problem(SMALL, seeds=2, steps=5, batch=6, ragged=False)
+    clean = kernel.forward(*problem.arguments(torch.float32, device), keep=False)
+    problem.inputs[1, 2, 3, 0] = float("nan")
+    arguments = problem.arguments(torch.float32, device)
+    outputs, final, kept = kernel.forward(*arguments, keep=True)
+    d_final = ScanState(*(d.to(device, torch.float32) for d in problem.d_final))
+    d_parameters, d_inputs, _ = kernel.backward(*arguments, kept, problem.d_outputs.to(device, torch.float32), d_final)
+    assert outputs[1, 2:, 3].isnan().all()
+    assert final.memory[1, 3].isnan().all()
+    assert d_parameters[1].isnan().any()
+    assert d_inputs[1, 0, 3].isnan().any()
+    assert torch.isfinite(d_parameters[0]).all()
+    healthy = torch.ones(2, 6, dtype=torch.bool)
+    healthy[1, 3] = False
+    for value, before in zip((outputs.transpose(1, 2), *final), (clean[0].transpose(1, 2), *clean[1]), strict=True):
+        assert torch.equal(value[healthy], before[healthy])
+    assert torch.isfinite(d_inputs.transpose(1, 2)[healthy]).all()
+
+
+def _everything(
+    kernel: FusedBackend, problem: Problem, seeds: slice = slice(None), batch: slice = slice(None)
+) -> list[Tensor]:
+    """All that a backend computes in float32 for some seeds and sequences of a problem."""
+    spec, parameters, inputs, lengths, slots, state = problem.arguments(torch.float32, torch.device("cpu"))
+    part = (spec, parameters[seeds], inputs[seeds, :, batch], lengths[seeds, batch], slots[seeds, batch])
+    part += (ScanState(*(x[seeds, batch] for x in state)),)
+    outputs, final, kept = kernel.forward(*part, keep=True)
+    d_outputs = problem.d_outputs[seeds, :, batch].float()
+    d_final = ScanState(*(d[seeds, batch].float() for d in problem.d_final))
+    d_parameters, d_inputs, d_state = kernel.backward(*part, kept, d_outputs, d_final)
+    targets, mask = problem.targets[seeds, :, batch].float(), problem.mask[seeds, :, batch].float()
+    costs, gradient, _ = kernel.loss_and_gradient(*part[:3], targets, mask, *part[3:], False)
+    return [outputs, *final, d_parameters, d_inputs, *d_state, costs, gradient]
+
+
+@pytest.fixture
+def thread_count() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("thread_count")
+def test_bits_depend_neither_on_threads_nor_on_other_seeds() -> None:
+    """The control shows that the comparison can fail: another batch is cut into other groups, and bits differ."""
+    kernel = dispatch.fused("cpu")
+    problem = make_problem(small(controller_size=33), seeds=4, batch=9, steps=12, tape=17)
+    torch.set_num_threads(1)
+    alone = _everything(kernel, problem)
+    for threads in (2, 3):
+        torch.set_num_threads(threads)
+        for value, expected in zip(_everything(kernel, problem), alone, strict=True):
+            assert torch.equal(value, expected)
+    for value, expected in zip(_everything(kernel, problem, seeds=slice(2, 3)), alone, strict=True):
+        assert torch.equal(value, expected[2:3])
+    half = _everything(kernel, problem, batch=slice(0, 5))[-1] * 5
+    other_half = _everything(kernel, problem, batch=slice(5, 9))[-1] * 4
+    mean = (half + other_half) / 9
+    assert not torch.equal(mean, alone[-1])
+    assert error(mean, alone[-1].double()) < 1e-5
+
+
+def test_padding_and_chunks_change_nothing_but_rounding() -> None:
+    """A sequence alone, among longer ones, and in two pieces."""
+    kernel = dispatch.fused("cpu")
+    problem = make_problem(SMALL, batch=3, steps=11, tape=13)
+    spec, parameters, inputs, lengths, slots, state = problem.arguments(torch.float64, torch.device("cpu"))
+    outputs, final, _ = kernel.forward(spec, parameters, inputs, lengths, slots, state, keep=False)
+    for b in range(3):
+        length, row = int(lengths[0, b]), slice(b, b + 1)
+        one, carried = [], ScanState(*(part[:, row] for part in state))
+        for begin, end in ((0, length // 2), (length // 2, length)):
+            if begin == end:
+                continue
+            piece = inputs[:, begin:end, row]
+            y, carried, _ = kernel.forward(
+                spec, parameters, piece, torch.full((1, 1), end - begin), slots[:, row], carried, keep=False
+            )
+            one.append(y)
+        if one:
+            torch.testing.assert_close(torch.cat(one, 1), outputs[:, :length, row], rtol=1e-12, atol=1e-12)
+        for value, expected in zip(carried, final, strict=True):
+            torch.testing.assert_close(value, expected[:, row], rtol=1e-12, atol=1e-12)
+
+
+def test_wrong_counts_are_refused() -> None:
+    kernel = dispatch.fused("cpu")
+    spec, parameters, inputs, lengths, slots, state = make_problem(SMALL).arguments(torch.float32, torch.device("cpu"))
+    with pytest.raises(ValueError, match="lengths holds 4, but must lie between 0 and 3"):
+        kernel.forward(spec, parameters, inputs, torch.full_like(lengths, 4), slots, state, keep=False)
+    with pytest.raises(ValueError, match="slots holds 0, but must lie between 1 and 5"):
+        kernel.forward(spec, parameters, inputs, lengths, torch.zeros_like(slots), state, keep=False)
+
+
+def test_refusals_say_why() -> None:
+    kernel = dispatch.fused("cpu")
+    assert "float16" in str(kernel.refusal(SMALL, torch.float16, torch.device("cpu")))
+    assert "cuda" in str(kernel.refusal(SMALL, torch.float32, torch.device("cuda")))
+    assert kernel.refusal(SMALL, torch.float32, torch.device("cpu")) is None
+
+
+def test_the_record_is_smaller_than_the_memories() -> None:
+    """At most 1.5 T N M numbers a sequence at the default machine, copy of length 20."""
+    from tapehead.kernels.ntm_scan import cpu
+
+    ratio = cpu.record_size(ScanSpec(input_size=9, output_size=8), 41, 128) / (41 * 128 * 20)
+    assert ratio == pytest.approx(0.88, abs=0.02)

@@ -153,7 +153,7 @@ class NTM(Machine, SequenceModel):
         config = NTMConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
         super().__init__(config, device, dtype)
         self.batch_first = batch_first
-        self._constant_start: tuple[tuple[Any, ...], ScanState] | None = None
+        self._constant_start: tuple[tuple[Any, ...], ScanState, Tensor] | None = None
         self.choose_backend(backend)
 
     def choose_backend(self, backend: str) -> None:
@@ -277,12 +277,13 @@ class NTM(Machine, SequenceModel):
         start = functools.partial(
             initial_state, self.config, shape=(seeds, batch), device=inputs.device, dtype=inputs.dtype
         )
-        used = slots
-        if used is None:
-            used = torch.full((seeds, batch), self.config.memory_slots, device=inputs.device)
         if learned or not (slots is None or self.config.initial_weightings == "first"):
-            return start(learned, slots=slots), used
+            return start(learned, slots=slots), self._full_slots(seeds, batch, inputs) if slots is None else slots
         key = (seeds, batch, inputs.device, inputs.dtype)
         if self._constant_start is None or self._constant_start[0] != key:  # worth keeping: it is the same every update
-            self._constant_start = (key, start({}, slots=None))
-        return self._constant_start[1], used
+            self._constant_start = (key, start({}, slots=None), self._full_slots(seeds, batch, inputs))
+        _, state, full = self._constant_start
+        return state, full if slots is None else slots
+
+    def _full_slots(self, seeds: int, batch: int, like: Tensor) -> Tensor:
+        return torch.full((seeds, batch), self.config.memory_slots, device=like.device)

@@ -1,10 +1,10 @@
-"""The scan on the CPU: forward, backward and training step of whole sequences in one compiled function.
+"""The scan on the CPU: forward, backward and training step of whole sequences, compiled.
 
 The derivation of the backward pass, the layout of memory and the figures are in README.md beside this file.
 
 Legend: S seeds, B sequences of each, T time, I inputs, O outputs, C controller size, L layers, R read heads, W write
-heads, H = R + W heads (reads first), N slots of the tape, n slots that one sequence uses, M memory width, r shift range.
-`d_x` is the gradient of x. A memory is stored width-major, [M, n], so that the inner loops run along the slots.
+heads, H = R + W heads (reads first), N slots of the tape, n slots that one sequence uses, M memory width, r shift
+range. `d_x` is the gradient of x. A memory is stored width-major, [M, n]: the inner loops run along the slots.
 
 How it works. The B sequences of a seed are cut into groups (`rows_per_group`), and a group is the unit of work of a
 thread. Its sequences, called rows, run in lockstep, the longest first: those still running are always a prefix, padding
@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numba
+import numba.extending
 import numba.np.arrayobj
 import numpy as np
 import numpy.typing as npt
 import torch
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import event
-from numba.extending import intrinsic, overload
-from numba.np.unsafe.ndarray import to_fixed_tuple
+from numba.np.unsafe import ndarray as unsafe
 from torch import Tensor
 
 from tapehead import equations
@@ -46,26 +46,132 @@ SLOT_BLOCK = 1024  # slots that a pass over the memory takes at a time, so that 
 PENDING = 64  # (row, step) pairs whose outer products are added to the weights' gradients in one go
 OUTER_BLOCK = 16  # rows of a weight gradient that stay in the first cache while the pairs stream by
 LANES = 16
+# Numbers between parts of a buffer. Before a vectorised loop LLVM tests whether its arrays are at least four vectors
+# apart; otherwise it takes a scalar loop, which rounds otherwise. With the gap the bits never depend on addresses.
+GAP = 64
 
-# Sums may be reordered and products fused; NaN and infinity are honoured ("nnan" and "ninf" are not given).
-RELAXED = frozenset({"reassoc", "contract", "arcp", "nsz", "afn"})
-
-
-# Division by zero gives infinity or NaN; numba's other model tests every divisor, and loops with such tests do not
-# vectorise. Python calls only the two entries, so no other function needs wrappers for it: they double the compile time.
-OPTIONS: dict[str, Any] = dict(fastmath=set(RELAXED), error_model="numpy", nogil=True, _nrt=False)
+# Sums may be reordered and products fused; NaN and infinity are honoured ("nnan" and "ninf" are not given). Division by
+# zero gives infinity or NaN: numba's other model tests every divisor, and loops with such tests do not vectorise.
+# Nothing is allocated in the kernel, so it needs no reference counts ("nrt").
+RELAXED = {"reassoc", "contract", "arcp", "nsz", "afn"}
+OPTIONS: dict[str, Any] = dict(fastmath=RELAXED, error_model="numpy", nogil=True, _nrt=False)
+# Python calls only two entries; the other functions need no wrappers for it, which take as long to compile.
 INNER: dict[str, Any] = dict(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def compiled(function: Function) -> Function:
-    """Part of the kernel; compiled when `_run_forward` or `_run_backward` is."""
+    """Part of the kernel, compiled when its entries are."""
     result: Function = numba.njit(**INNER)(function)
     return result
 
 
 def inlined(function: Function) -> Function:
+    """Part of the kernel that numba pastes into its caller. For all that is called from one or two places: compiled by
+    themselves, such functions would be optimised and translated again with every level of callers above them."""
     result: Function = numba.njit(**INNER, inline="always")(function)
     return result
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """A function of the kernel that writes its own LLVM code."""
+    return numba.extending.intrinsic(function)
+
+
+def overload(function: Callable[..., Any]) -> Callable[[Function], Function]:
+    """A function of the kernel that is another one for each type. Its sums are not reordered: exp adds and subtracts
+    1.5 * 2^23 to round to an integer."""
+    exact: Any = {**INNER, "fastmath": {"contract"}, "forceinline": True}
+
+    def register(implementation: Function) -> Function:
+        result: Function = numba.extending.overload(function, jit_options=exact)(implementation)
+        return result
+
+    return register
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What LLVM is told directly
+
+
+@intrinsic
+def _array_at(context: Any, address: Any, like: Any, size: Any) -> Any:
+    """The `size` numbers that stand at an address, as an array of the type of `like`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = builder.inttoptr(arguments[0], context.get_data_type(like.dtype).as_pointer())
+        item = context.get_constant(numba.types.intp, context.get_abi_sizeof(context.get_data_type(like.dtype)))
+        return _make_array(context, builder, like, data, arguments[2], item)
+
+    return like(address, like, numba.types.intp), generate
+
+
+@intrinsic
+def _part(context: Any, array: Any, start: Any, size: Any) -> Any:
+    """array[start : start + size], unchecked: six instructions, where a slice by Python's rules takes forty."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        whole = context.make_array(array)(context, builder, arguments[0])
+        data = builder.gep(whole.data, [arguments[1]])
+        return _make_array(context, builder, array, data, arguments[2], whole.itemsize)
+
+    return array(array, numba.types.intp, numba.types.intp), generate
+
+
+def _make_array(context: Any, builder: Any, kind: Any, data: Any, size: Any, item: Any) -> Any:
+    array = context.make_array(kind)(context, builder)
+    populate: Any = numba.np.arrayobj.populate_array
+    populate(array, data=data, shape=[size], strides=[item], itemsize=item, meminfo=None)
+    return array._getvalue()
+
+
+@intrinsic
+def _leaf(context: Any) -> Any:
+    """Keeps LLVM from copying the function that calls this into its callers, each time to be optimised anew, and lets
+    it use vectors as wide as the processor has; of itself it prefers half of that on some."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.function.attributes.add("noinline")
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # llvmlite knows no attributes with a value
+        return context.get_dummy_value()
+
+    return numba.types.none(), generate
+
+
+@intrinsic
+def _power_of_two(context: Any, shifted: Any) -> Any:
+    """2^k for a float32 k + 1.5 * 2^23, whose lowest bits hold the integer k."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integer = ir.IntType(32)
+        bits = builder.bitcast(arguments[0], integer)
+        return builder.bitcast(builder.add(builder.shl(bits, integer(23)), integer(0x3F800000)), ir.FloatType())
+
+    return shifted(shifted), generate
+
+
+@intrinsic
+def _exponent(context: Any, x: Any) -> Any:
+    """The float32 k for which x / 2^k lies in [sqrt(1/2), sqrt(2))."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integer = ir.IntType(32)
+        bits = builder.sub(builder.bitcast(arguments[0], integer), integer(0x3F3504F3))
+        return builder.sitofp(builder.ashr(bits, integer(23)), ir.FloatType())
+
+    return x(x), generate
+
+
+@intrinsic
+def _mantissa(context: Any, x: Any) -> Any:
+    """The float32 x / 2^k in [sqrt(1/2), sqrt(2))."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integer = ir.IntType(32)
+        bits = builder.bitcast(arguments[0], integer)
+        whole = builder.and_(builder.sub(bits, integer(0x3F3504F3)), integer(0xFF800000))
+        return builder.bitcast(builder.sub(bits, whole), ir.FloatType())
+
+    return x(x), generate
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -85,95 +191,14 @@ def tanh(x: Any) -> Any:
     """Hyperbolic tangent, at most 3 ulp off, also near zero."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _power_of_two(context: Any, shifted: Any) -> Any:
-    """2^k for a float32 k + 1.5 * 2^23, whose lowest bits hold the integer k."""
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        integer = ir.IntType(32)
-        bits = builder.bitcast(arguments[0], integer)
-        return builder.bitcast(builder.add(builder.shl(bits, integer(23)), integer(0x3F800000)), ir.FloatType())
-
-    return shifted(shifted), generate
+def norm_limit(x: Any) -> Any:
+    """A squared norm above this is computed with scaling: well below overflow. x: any array of the type in question."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _exponent(context: Any, x: Any) -> Any:
-    """The float32 k for which x / 2^k lies in [sqrt(1/2), sqrt(2))."""
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        integer = ir.IntType(32)
-        bits = builder.sub(builder.bitcast(arguments[0], integer), integer(0x3F3504F3))
-        return builder.sitofp(builder.ashr(bits, integer(23)), ir.FloatType())
-
-    return x(x), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _mantissa(context: Any, x: Any) -> Any:
-    """The float32 x / 2^k in [sqrt(1/2), sqrt(2))."""
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        integer = ir.IntType(32)
-        bits = builder.bitcast(arguments[0], integer)
-        whole = builder.and_(builder.sub(bits, integer(0x3F3504F3)), integer(0xFF800000))
-        return builder.bitcast(builder.sub(bits, whole), ir.FloatType())
-
-    return x(x), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _array_at(context: Any, address: Any, like: Any, size: Any) -> Any:
-    """The `size` numbers that stand at an address, as an array of the type of `like`. Nobody counts references to it."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = builder.inttoptr(arguments[0], context.get_data_type(like.dtype).as_pointer())
-        item = context.get_constant(numba.types.intp, context.get_abi_sizeof(context.get_data_type(like.dtype)))
-        array = context.make_array(like)(context, builder)
-        numba.np.arrayobj.populate_array(
-            array, data=data, shape=[arguments[2]], strides=[item], itemsize=item, meminfo=None
-        )
-        return array._getvalue()
-
-    return like(address, like, numba.types.intp), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _part(context: Any, array: Any, start: Any, size: Any) -> Any:
-    """array[start : start + size], unchecked: six instructions, where a slice of Python's rules takes forty."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        whole = context.make_array(array)(context, builder, arguments[0])
-        part = context.make_array(array)(context, builder)
-        data = builder.gep(whole.data, [arguments[1]])
-        item = whole.itemsize
-        numba.np.arrayobj.populate_array(
-            part, data=data, shape=[arguments[2]], strides=[item], itemsize=item, meminfo=None
-        )
-        return part._getvalue()
-
-    return array(array, numba.types.intp, numba.types.intp), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _apart(context: Any) -> Any:
-    """Keeps LLVM from copying the function that calls this into its callers, each time to be optimised anew."""
-
-    def generate(context: Any, builder: Any, __: Any, ___: Any) -> Any:
-        builder.function.attributes.add("noinline")
-        # LLVM prefers half the width that some processors have. llvmlite knows only attributes without a value.
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        return context.get_dummy_value()
-
-    return numba.types.none(), generate
-
-
-# No reordering here: exp adds and subtracts 1.5 * 2^23 to round to an integer.
-EXACT = {**INNER, "fastmath": {"contract"}, "forceinline": True}
 f32 = np.float32
 
 
-@overload(exp, jit_options=EXACT)  # type: ignore[untyped-decorator]
+@overload(exp)
 def _exp(x: Any) -> Any:
     def double(x: Any) -> Any:
         return math.exp(x)
@@ -197,7 +222,7 @@ def _exp(x: Any) -> Any:
     return single if x is numba.types.float32 else double
 
 
-@overload(log, jit_options=EXACT)  # type: ignore[untyped-decorator]
+@overload(log)
 def _log(x: Any) -> Any:
     def double(x: Any) -> Any:
         return math.log(x)
@@ -219,7 +244,7 @@ def _log(x: Any) -> Any:
     return single if x is numba.types.float32 else double
 
 
-@overload(tanh, jit_options=EXACT)  # type: ignore[untyped-decorator]
+@overload(tanh)
 def _tanh(x: Any) -> Any:
     def double(x: Any) -> Any:
         return math.tanh(x)
@@ -238,6 +263,16 @@ def _tanh(x: Any) -> Any:
         return near if size < f32(0.625) else far
 
     return single if x is numba.types.float32 else double
+
+
+@overload(norm_limit)
+def _norm_limit(x: Any) -> Any:
+    limit = np.float32(1e36) if x.dtype is numba.types.float32 else np.float64(1e300)
+
+    def constant(x: Any) -> Any:
+        return limit
+
+    return constant
 
 
 @compiled
@@ -266,14 +301,15 @@ def _softplus_slope(x: Any, one: Any) -> Any:
 
 @compiled
 def _copy(source: Array, target: Array) -> None:
-    _apart()
+    """As many numbers as the target has."""
+    _leaf()
     for i in range(target.size):
         target[i] = source[i]
 
 
 @compiled
 def _fill_zero(x: Array) -> None:
-    _apart()
+    _leaf()
     zero = x.dtype.type(0)
     for i in range(x.size):
         x[i] = zero
@@ -281,21 +317,21 @@ def _fill_zero(x: Array) -> None:
 
 @compiled
 def _add(source: Array, target: Array) -> None:
-    _apart()
+    _leaf()
     for i in range(target.size):
         target[i] += source[i]
 
 
 @compiled
 def _tanh_all(source: Array, target: Array) -> None:
-    _apart()
+    _leaf()
     for i in range(target.size):
         target[i] = tanh(source[i])
 
 
 @compiled
 def _sigmoid_all(source: Array, target: Array) -> None:
-    _apart()
+    _leaf()
     one = target.dtype.type(1)
     for i in range(target.size):
         target[i] = _sigmoid(source[i], one)
@@ -303,8 +339,8 @@ def _sigmoid_all(source: Array, target: Array) -> None:
 
 @compiled
 def _largest(x: Array, lanes: Array) -> Any:
-    """The maximum. Sixteen maxima side by side vectorise without assuming, as LLVM would, that there is no NaN."""
-    _apart()
+    """The maximum. Sixteen maxima side by side vectorise; one would only if LLVM might assume that there is no NaN."""
+    _leaf()
     top = x[0]
     whole = x.size // LANES * LANES
     if whole > 0:
@@ -324,7 +360,7 @@ def _largest(x: Array, lanes: Array) -> Any:
 @compiled
 def _softmax(x: Array, scale: Any, target: Array, lanes: Array) -> None:
     """softmax(scale * x) for scale >= 0."""
-    _apart()
+    _leaf()
     top = _largest(x, lanes)
     total = x.dtype.type(0)
     for i in range(target.size):
@@ -337,52 +373,57 @@ def _softmax(x: Array, scale: Any, target: Array, lanes: Array) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Matrix products. A weight is packed as [outs, stride]: a row holds the bias beside the weights and zeros up to a multiple
-# of sixteen numbers, the input a one in that place; there are zero rows up to a multiple of eight. So loops have no ends
-# to tidy up, rows begin at cache lines, and the bias needs no code of its own.
+# Matrix products. A weight is packed as [outs, stride]: a row holds the bias beside the weights and zeros up to a
+# multiple of sixteen numbers, the input a one in that place; there are zero rows up to a multiple of eight. So loops
+# have no ends to tidy up, rows begin at cache lines, and the bias needs no code of its own.
+
+
+class Matrix(NamedTuple):
+    """Where a weight matrix, its gradient and its pending outer products stand."""
+
+    width: int
+    outs: int
+    split: int  # the bias stands after this many columns
+    skip: int  # and the other columns from here on
+    stride: int
+    outs_stride: int
+    at: int  # among the parameters
+    packed: int  # among the packed weights
+    pending: int
 
 
 @compiled
-def _pack(weight: Array, bias: Array, width: int, outs: int, split: int, skip: int, stride: int, packed: Array) -> None:
-    """Rows [w_0 .. w_split, bias, zeros up to `skip`, the other weights, zeros]."""
-    _apart()
+def _pack(w: Matrix, parameters: Array, packed: Array) -> None:
+    """Rows [first `split` weights, bias, zeros up to `skip`, the other weights, zeros]."""
+    _leaf()
     _fill_zero(packed)
-    for o in range(outs):
-        row = _part(packed, o * stride, (o + 1) * stride - o * stride)
-        own = _part(weight, o * width, (o + 1) * width - o * width)
-        _copy(own, _part(row, 0, split))
-        row[split] = bias[o]
-        _copy(_part(own, split, own.size - split), _part(row, skip, skip + width - split - skip))
+    for o in range(w.outs):
+        row, own = _part(packed, o * w.stride, w.stride), _part(parameters, w.at + o * w.width, w.width)
+        _copy(own, _part(row, 0, w.split))
+        row[w.split] = parameters[w.at + w.outs * w.width + o]
+        _copy(_part(own, w.split, w.width - w.split), _part(row, w.skip, w.width - w.split))
 
 
 @compiled
-def _unpack(
-    packed: Array, width: int, outs: int, split: int, skip: int, stride: int, weight: Array, bias: Array
-) -> None:
-    _apart()
-    for o in range(outs):
-        row = _part(packed, o * stride, (o + 1) * stride - o * stride)
-        own = _part(weight, o * width, (o + 1) * width - o * width)
-        _copy(row, _part(own, 0, split))
-        bias[o] = row[split]
-        _copy(_part(row, skip, row.size - skip), _part(own, split, own.size - split))
+def _unpack(w: Matrix, packed: Array, parameters: Array) -> None:
+    _leaf()
+    for o in range(w.outs):
+        row, own = _part(packed, o * w.stride, w.stride), _part(parameters, w.at + o * w.width, w.width)
+        _copy(row, _part(own, 0, w.split))
+        parameters[w.at + w.outs * w.width + o] = row[w.split]
+        _copy(_part(row, w.skip, w.width - w.split), _part(own, w.split, w.width - w.split))
 
 
 @compiled
 def _linear(weight: Array, stride: int, outs: int, x: Array, x_at: int, y_at: int, row_size: int, rows: int) -> None:
-    """y = W x for every row; both stand in x. Eight outputs at a time: their weights stay in the first cache for all rows."""
-    _apart()
+    """y = W x for every row; both stand in x. Eight outputs at a time: their weights stay in the first cache."""
+    _leaf()
     zero = x.dtype.type(0)
     for o in range(0, outs, 8):
-        w = _part(weight, o * stride, (o + 8) * stride - o * stride)
-        w0, w1, w2, w3 = (
-            _part(w, 0, stride),
-            _part(w, stride, 2 * stride - stride),
-            _part(w, 2 * stride, 3 * stride - 2 * stride),
-            _part(w, 3 * stride, 4 * stride - 3 * stride),
-        )
-        w4, w5 = _part(w, 4 * stride, 5 * stride - 4 * stride), _part(w, 5 * stride, 6 * stride - 5 * stride)
-        w6, w7 = _part(w, 6 * stride, 7 * stride - 6 * stride), _part(w, 7 * stride, 8 * stride - 7 * stride)
+        w = _part(weight, o * stride, 8 * stride)
+        w0, w1, w2, w3 = w, _part(w, stride, stride), _part(w, 2 * stride, stride), _part(w, 3 * stride, stride)
+        w4, w5 = _part(w, 4 * stride, stride), _part(w, 5 * stride, stride)
+        w6, w7 = _part(w, 6 * stride, stride), _part(w, 7 * stride, stride)
         for row in range(rows):
             v = _part(x, row * row_size + x_at, stride)
             a0, a1, a2, a3, a4, a5, a6, a7 = zero, zero, zero, zero, zero, zero, zero, zero
@@ -396,9 +437,8 @@ def _linear(weight: Array, stride: int, outs: int, x: Array, x_at: int, y_at: in
                 a5 += w5[j] * z
                 a6 += w6[j] * z
                 a7 += w7[j] * z
-            out = _part(x, row * row_size + y_at + o, 8)
-            out[0], out[1], out[2], out[3] = a0, a1, a2, a3
-            out[4], out[5], out[6], out[7] = a4, a5, a6, a7
+            y = _part(x, row * row_size + y_at + o, 8)
+            y[0], y[1], y[2], y[3], y[4], y[5], y[6], y[7] = a0, a1, a2, a3, a4, a5, a6, a7
 
 
 @compiled
@@ -406,80 +446,63 @@ def _linear_back(
     weight: Array, stride: int, outs: int, d: Array, d_y_at: int, d_x_at: int, row_size: int, rows: int
 ) -> None:
     """d_x = W' d_y for every row; both stand in d. Eight outputs at a time."""
-    _apart()
+    _leaf()
     for row in range(rows):
         _fill_zero(_part(d, row * row_size + d_x_at, stride))
     for o in range(0, outs, 8):
-        w = _part(weight, o * stride, (o + 8) * stride - o * stride)
-        w0, w1, w2, w3 = (
-            _part(w, 0, stride),
-            _part(w, stride, 2 * stride - stride),
-            _part(w, 2 * stride, 3 * stride - 2 * stride),
-            _part(w, 3 * stride, 4 * stride - 3 * stride),
-        )
-        w4, w5 = _part(w, 4 * stride, 5 * stride - 4 * stride), _part(w, 5 * stride, 6 * stride - 5 * stride)
-        w6, w7 = _part(w, 6 * stride, 7 * stride - 6 * stride), _part(w, 7 * stride, 8 * stride - 7 * stride)
+        w = _part(weight, o * stride, 8 * stride)
+        w0, w1, w2, w3 = w, _part(w, stride, stride), _part(w, 2 * stride, stride), _part(w, 3 * stride, stride)
+        w4, w5 = _part(w, 4 * stride, stride), _part(w, 5 * stride, stride)
+        w6, w7 = _part(w, 6 * stride, stride), _part(w, 7 * stride, stride)
         for row in range(rows):
             g = _part(d, row * row_size + d_y_at + o, 8)
             d0, d1, d2, d3, d4, d5, d6, d7 = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
-            out = _part(d, row * row_size + d_x_at, stride)
+            d_x = _part(d, row * row_size + d_x_at, stride)
             for j in range(stride):
                 a = d0 * w0[j] + d1 * w1[j] + d2 * w2[j] + d3 * w3[j]
-                out[j] += a + (d4 * w4[j] + d5 * w5[j] + d6 * w6[j] + d7 * w7[j])
+                d_x[j] += a + (d4 * w4[j] + d5 * w5[j] + d6 * w6[j] + d7 * w7[j])
 
 
 @compiled
 def _outer_add(d_y: Array, x: Array, pairs: int, stride: int, outs: int, d_weight: Array) -> None:
     """d_W += sum of d_y x' over pairs (a multiple of eight, zeros at the end), two rows and eight pairs at a time."""
-    _apart()
+    _leaf()
     for o0 in range(0, outs, OUTER_BLOCK):
-        o1 = min(o0 + OUTER_BLOCK, outs)
-        for p in range(0, pairs, 8):
-            v = _part(x, p * stride, (p + 8) * stride - p * stride)
-            x0, x1, x2, x3 = (
-                _part(v, 0, stride),
-                _part(v, stride, 2 * stride - stride),
-                _part(v, 2 * stride, 3 * stride - 2 * stride),
-                _part(v, 3 * stride, 4 * stride - 3 * stride),
-            )
-            x4, x5 = _part(v, 4 * stride, 5 * stride - 4 * stride), _part(v, 5 * stride, 6 * stride - 5 * stride)
-            x6, x7 = _part(v, 6 * stride, 7 * stride - 6 * stride), _part(v, 7 * stride, 8 * stride - 7 * stride)
-            d = _part(d_y, p * outs, (p + 8) * outs - p * outs)
-            for o in range(o0, o1, 2):
+        for pair in range(0, pairs, 8):
+            v = _part(x, pair * stride, 8 * stride)
+            x0, x1, x2, x3 = v, _part(v, stride, stride), _part(v, 2 * stride, stride), _part(v, 3 * stride, stride)
+            x4, x5 = _part(v, 4 * stride, stride), _part(v, 5 * stride, stride)
+            x6, x7 = _part(v, 6 * stride, stride), _part(v, 7 * stride, stride)
+            d = _part(d_y, pair * outs, 8 * outs)
+            for o in range(o0, min(o0 + OUTER_BLOCK, outs), 2):
                 a0, a1, a2, a3 = d[o], d[outs + o], d[2 * outs + o], d[3 * outs + o]
                 a4, a5, a6, a7 = d[4 * outs + o], d[5 * outs + o], d[6 * outs + o], d[7 * outs + o]
                 q = o + 1
                 b0, b1, b2, b3 = d[q], d[outs + q], d[2 * outs + q], d[3 * outs + q]
                 b4, b5, b6, b7 = d[4 * outs + q], d[5 * outs + q], d[6 * outs + q], d[7 * outs + q]
-                out_a = _part(d_weight, o * stride, (o + 1) * stride - o * stride)
-                out_b = _part(d_weight, q * stride, (q + 1) * stride - q * stride)
+                d_a, d_b = _part(d_weight, o * stride, stride), _part(d_weight, q * stride, stride)
                 for j in range(stride):
                     a = a0 * x0[j] + a1 * x1[j] + a2 * x2[j] + a3 * x3[j]
-                    out_a[j] += a + (a4 * x4[j] + a5 * x5[j] + a6 * x6[j] + a7 * x7[j])
+                    d_a[j] += a + (a4 * x4[j] + a5 * x5[j] + a6 * x6[j] + a7 * x7[j])
                     b = b0 * x0[j] + b1 * x1[j] + b2 * x2[j] + b3 * x3[j]
-                    out_b[j] += b + (b4 * x4[j] + b5 * x5[j] + b6 * x6[j] + b7 * x7[j])
+                    d_b[j] += b + (b4 * x4[j] + b5 * x5[j] + b6 * x6[j] + b7 * x7[j])
 
 
 @compiled
 def _lstm_cell(gates: Array, cell: Array, new_cell: Array, tanh_cell: Array, hidden: Array) -> None:
     """Gates input, forget, candidate, output: pre-activations in, activations out."""
-    _apart()
-    size = cell.size
+    _leaf()
+    c = cell.size
     one = cell.dtype.type(1)
-    i, f, g, o = (
-        _part(gates, 0, size),
-        _part(gates, size, 2 * size - size),
-        _part(gates, 2 * size, 3 * size - 2 * size),
-        _part(gates, 3 * size, 4 * size - 3 * size),
-    )
-    for j in range(size):
+    i, f, g, o = _part(gates, 0, c), _part(gates, c, c), _part(gates, 2 * c, c), _part(gates, 3 * c, c)
+    for j in range(c):
         i_j, f_j, g_j, o_j = _sigmoid(i[j], one), _sigmoid(f[j], one), tanh(g[j]), _sigmoid(o[j], one)
         i[j], f[j], g[j], o[j] = i_j, f_j, g_j, o_j
-        c = f_j * cell[j] + i_j * g_j
-        new_cell[j] = c
-        c = tanh(c)
-        tanh_cell[j] = c
-        hidden[j] = o_j * c
+        c_j = f_j * cell[j] + i_j * g_j
+        new_cell[j] = c_j
+        tanh_j = tanh(c_j)
+        tanh_cell[j] = tanh_j
+        hidden[j] = o_j * tanh_j
 
 
 @compiled
@@ -487,18 +510,12 @@ def _lstm_cell_back(
     gates: Array, cell: Array, tanh_cell: Array, d_hidden: Array, d_cell: Array, d_gates: Array
 ) -> None:
     """Gradients of the pre-activations; d_cell of the new cell becomes that of the old one."""
-    _apart()
-    size = cell.size
+    _leaf()
+    c = cell.size
     one = cell.dtype.type(1)
-    i, f, g, o = (
-        _part(gates, 0, size),
-        _part(gates, size, 2 * size - size),
-        _part(gates, 2 * size, 3 * size - 2 * size),
-        _part(gates, 3 * size, 4 * size - 3 * size),
-    )
-    d_i, d_f = _part(d_gates, 0, size), _part(d_gates, size, 2 * size - size)
-    d_g, d_o = _part(d_gates, 2 * size, 3 * size - 2 * size), _part(d_gates, 3 * size, 4 * size - 3 * size)
-    for j in range(size):
+    i, f, g, o = _part(gates, 0, c), _part(gates, c, c), _part(gates, 2 * c, c), _part(gates, 3 * c, c)
+    d_i, d_f, d_g, d_o = _part(d_gates, 0, c), _part(d_gates, c, c), _part(d_gates, 2 * c, c), _part(d_gates, 3 * c, c)
+    for j in range(c):
         d_c = d_cell[j] + d_hidden[j] * o[j] * (one - tanh_cell[j] * tanh_cell[j])
         d_o[j] = d_hidden[j] * tanh_cell[j] * o[j] * (one - o[j])
         d_i[j] = d_c * g[j] * i[j] * (one - i[j])
@@ -507,54 +524,68 @@ def _lstm_cell_back(
         d_cell[j] = d_c * f[j]
 
 
+@compiled
+def _tanh_layer_back(hidden: Array, d_hidden: Array, d_gates: Array) -> None:
+    _leaf()
+    one = hidden.dtype.type(1)
+    for j in range(d_hidden.size):
+        d_gates[j] = d_hidden[j] * (one - hidden[j] * hidden[j])
+
+
 # ---------------------------------------------------------------------------------------------------------------------
-# Passes over the memory [M, n]
+# Passes over a memory, in blocks of slots
+
+
+class Tape(NamedTuple):
+    """A memory: entry m of slot i stands at m * n + i."""
+
+    entries: Array
+    n: int
+    width: int
+
+
+@inlined
+def _row(tape: Tape, m: int, first: int, size: int) -> Array:
+    """Entry m of `size` slots from `first` on."""
+    row: Array = _part(tape.entries, m * tape.n + first, size)
+    return row
 
 
 @compiled
-def _weigh_rows(coefficients: Array, memory: Array, n: int, target: Array) -> None:
+def _weigh_rows(coefficients: Array, tape: Tape, target: Array) -> None:
     """target(i) += sum_m c_m M_m(i)."""
-    _apart()
-    width = coefficients.size
-    for n0 in range(0, n, SLOT_BLOCK):
-        n1 = min(n0 + SLOT_BLOCK, n)
-        out = _part(target, n0, n1 - n0)
-        m = 0
-        while m + 4 <= width:
-            x0 = _part(memory, (m + 0) * n + n0, (m + 0) * n + n1 - ((m + 0) * n + n0))
-            x1 = _part(memory, (m + 1) * n + n0, (m + 1) * n + n1 - ((m + 1) * n + n0))
-            x2 = _part(memory, (m + 2) * n + n0, (m + 2) * n + n1 - ((m + 2) * n + n0))
-            x3 = _part(memory, (m + 3) * n + n0, (m + 3) * n + n1 - ((m + 3) * n + n0))
+    _leaf()
+    for first in range(0, tape.n, SLOT_BLOCK):
+        size = min(SLOT_BLOCK, tape.n - first)
+        out = _part(target, first, size)
+        whole = tape.width // 4 * 4
+        for m in range(0, whole, 4):
+            x0, x1 = _row(tape, m, first, size), _row(tape, m + 1, first, size)
+            x2, x3 = _row(tape, m + 2, first, size), _row(tape, m + 3, first, size)
             c0, c1, c2, c3 = coefficients[m], coefficients[m + 1], coefficients[m + 2], coefficients[m + 3]
-            for i in range(out.size):
+            for i in range(size):
                 out[i] += c0 * x0[i] + c1 * x1[i] + c2 * x2[i] + c3 * x3[i]
-            m += 4
-        while m < width:
-            x0 = _part(memory, m * n + n0, m * n + n1 - (m * n + n0))
-            c0 = coefficients[m]
-            for i in range(out.size):
+        for m in range(whole, tape.width):
+            x0, c0 = _row(tape, m, first, size), coefficients[m]
+            for i in range(size):
                 out[i] += c0 * x0[i]
-            m += 1
 
 
 @compiled
-def _weigh_slots(weighting: Array, memory: Array, n: int, target: Array) -> None:
+def _weigh_slots(weighting: Array, tape: Tape, target: Array) -> None:
     """Eq. 2: target_m = sum_i w(i) M_m(i)."""
-    _apart()
-    width = target.size
+    _leaf()
     zero = target.dtype.type(0)
     _fill_zero(target)
-    for n0 in range(0, n, SLOT_BLOCK):
-        n1 = min(n0 + SLOT_BLOCK, n)
-        w = _part(weighting, n0, n1 - n0)
-        m = 0
-        while m + 4 <= width:
-            x0 = _part(memory, (m + 0) * n + n0, (m + 0) * n + n1 - ((m + 0) * n + n0))
-            x1 = _part(memory, (m + 1) * n + n0, (m + 1) * n + n1 - ((m + 1) * n + n0))
-            x2 = _part(memory, (m + 2) * n + n0, (m + 2) * n + n1 - ((m + 2) * n + n0))
-            x3 = _part(memory, (m + 3) * n + n0, (m + 3) * n + n1 - ((m + 3) * n + n0))
+    for first in range(0, tape.n, SLOT_BLOCK):
+        size = min(SLOT_BLOCK, tape.n - first)
+        w = _part(weighting, first, size)
+        whole = tape.width // 4 * 4
+        for m in range(0, whole, 4):
+            x0, x1 = _row(tape, m, first, size), _row(tape, m + 1, first, size)
+            x2, x3 = _row(tape, m + 2, first, size), _row(tape, m + 3, first, size)
             a0, a1, a2, a3 = zero, zero, zero, zero
-            for i in range(w.size):
+            for i in range(size):
                 a0 += w[i] * x0[i]
                 a1 += w[i] * x1[i]
                 a2 += w[i] * x2[i]
@@ -563,37 +594,33 @@ def _weigh_slots(weighting: Array, memory: Array, n: int, target: Array) -> None
             target[m + 1] += a1
             target[m + 2] += a2
             target[m + 3] += a3
-            m += 4
-        while m < width:
-            x0 = _part(memory, m * n + n0, m * n + n1 - (m * n + n0))
-            a0 = zero
-            for i in range(w.size):
+        for m in range(whole, tape.width):
+            x0, a0 = _row(tape, m, first, size), zero
+            for i in range(size):
                 a0 += w[i] * x0[i]
             target[m] += a0
-            m += 1
 
 
 @compiled
-def _invert_norms(squares: Array, memory: Array, n: int, n0: int, width: int, limit: Any, epsilon: Any) -> None:
-    """Squared norms of the slots from n0 on become 1 / sqrt(. + epsilon), the norms' part of Eq. 6.
+def _invert_norms(squares: Array, tape: Tape, first: int) -> None:
+    """Squared norms of the slots from `first` on become 1 / sqrt(. + epsilon), the norms' part of Eq. 6.
 
-    Where squares come near overflow, entries are scaled by the largest one first, as `equations.cosine_similarity` does.
+    Where squares come near overflow, entries are divided by the largest one first, as in `equations`.
     """
-    _apart()
-    one = squares.dtype.type(1)
-    zero = squares.dtype.type(0)
+    _leaf()
+    zero, one = squares.dtype.type(0), squares.dtype.type(1)
+    epsilon, limit = squares.dtype.type(equations.NORM_EPSILON), norm_limit(squares)
     huge = zero
     for i in range(squares.size):
         huge += one if squares[i] > limit else zero
     if huge > 0:
         for i in range(squares.size):
             if squares[i] > limit:
-                scale = one
-                for m in range(width):
-                    scale = max(scale, abs(memory[m * n + n0 + i]))
-                total = epsilon
-                for m in range(width):
-                    x = memory[m * n + n0 + i] / scale
+                scale, total = one, epsilon
+                for m in range(tape.width):
+                    scale = max(scale, abs(tape.entries[m * tape.n + first + i]))
+                for m in range(tape.width):
+                    x = tape.entries[m * tape.n + first + i] / scale
                     total += x * x
                 squares[i] = one / (scale * math.sqrt(total))
             else:
@@ -604,71 +631,59 @@ def _invert_norms(squares: Array, memory: Array, n: int, n0: int, width: int, li
 
 
 @compiled
-def _slot_norms(memory: Array, n: int, width: int, limit: Any, epsilon: Any, inverse_norms: Array) -> None:
-    _apart()
+def _slot_norms(tape: Tape, inverse_norms: Array) -> None:
+    _leaf()
     _fill_zero(inverse_norms)
-    for n0 in range(0, n, SLOT_BLOCK):
-        n1 = min(n0 + SLOT_BLOCK, n)
-        squares = _part(inverse_norms, n0, n1 - n0)
-        for m in range(width):
-            x = _part(memory, m * n + n0, m * n + n1 - (m * n + n0))
-            for i in range(squares.size):
+    for first in range(0, tape.n, SLOT_BLOCK):
+        size = min(SLOT_BLOCK, tape.n - first)
+        squares = _part(inverse_norms, first, size)
+        for m in range(tape.width):
+            x = _row(tape, m, first, size)
+            for i in range(size):
                 squares[i] += x[i] * x[i]
-        _invert_norms(squares, memory, n, n0, width, limit, epsilon)
+        _invert_norms(squares, tape, first)
 
 
 @compiled
 def _write(
-    memory: Array,
-    n: int,
-    width: int,
-    weightings: Array,
-    stride: int,
-    heads: int,
-    asks: Array,
-    ask_size: int,
-    erase_at: int,
-    limit: Any,
-    epsilon: Any,
-    inverse_norms: Array,
+    tape: Tape, weightings: Array, stride: int, heads: int, erases: Array, ask_size: int, inverse_norms: Array
 ) -> None:
-    """Eqs. 3 and 4, M_m(i) = M_m(i) prod_h (1 - w_h(i) e_hm) + sum_h w_h(i) a_hm, and the new norms of the slots."""
-    _apart()
-    one = memory.dtype.type(1)
-    for n0 in range(0, n, SLOT_BLOCK):
-        n1 = min(n0 + SLOT_BLOCK, n)
-        squares = _part(inverse_norms, n0, n1 - n0)
+    """Eqs. 3 and 4: M_m(i) <- M_m(i) prod_h (1 - w_h(i) e_hm) + sum_h w_h(i) a_hm, and the new norms of the slots.
+
+    weightings: one every `stride` numbers. erases: e, then a of a head every `ask_size` numbers.
+    """
+    _leaf()
+    one = weightings.dtype.type(1)
+    for first in range(0, tape.n, SLOT_BLOCK):
+        size = min(SLOT_BLOCK, tape.n - first)
+        squares = _part(inverse_norms, first, size)
         _fill_zero(squares)
-        for m in range(width):
-            x = _part(memory, m * n + n0, m * n + n1 - (m * n + n0))
+        for m in range(tape.width):
+            x = _row(tape, m, first, size)
             if heads == 1:
-                w = _part(weightings, n0, n1 - n0)
-                e, a = asks[erase_at + m], asks[erase_at + width + m]
-                for i in range(w.size):
+                w, e, a = _part(weightings, first, size), erases[m], erases[tape.width + m]
+                for i in range(size):
                     y = x[i] * (one - w[i] * e) + w[i] * a
                     x[i] = y
                     squares[i] += y * y
             else:
                 for h in range(heads):
-                    w = _part(weightings, h * stride + n0, h * stride + n1 - (h * stride + n0))
-                    e = asks[h * ask_size + erase_at + m]
-                    for i in range(w.size):
+                    w, e = _part(weightings, h * stride + first, size), erases[h * ask_size + m]
+                    for i in range(size):
                         x[i] *= one - w[i] * e
                 for h in range(heads):
-                    w = _part(weightings, h * stride + n0, h * stride + n1 - (h * stride + n0))
-                    a = asks[h * ask_size + erase_at + width + m]
-                    for i in range(w.size):
+                    w, a = _part(weightings, h * stride + first, size), erases[h * ask_size + tape.width + m]
+                    for i in range(size):
                         x[i] += w[i] * a
-                for i in range(x.size):
+                for i in range(size):
                     squares[i] += x[i] * x[i]
-        _invert_norms(squares, memory, n, n0, width, limit, epsilon)
+        _invert_norms(squares, tape, first)
 
 
 @compiled
-def _write_back_one(
-    memory: Array,
-    d_memory: Array,
-    n: int,
+def _write_back(
+    tape: Tape,
+    d_tape: Tape,
     weighting: Array,
     d_weighting: Array,
     erase: Array,
@@ -676,20 +691,22 @@ def _write_back_one(
     d_erase: Array,
     d_add: Array,
 ) -> None:
-    """`_write_back` for one head, which is the usual number."""
-    _apart()
-    zero, one = memory.dtype.type(0), memory.dtype.type(1)
+    """Backward of Eqs. 3 and 4 for one write head: d_tape of the new memory becomes that of the old one, `tape`.
+
+    Adds to d_weighting; sets d_erase and d_add.
+    """
+    _leaf()
+    zero = weighting.dtype.type(0)
     _fill_zero(d_erase)
     _fill_zero(d_add)
-    for n0 in range(0, n, SLOT_BLOCK):
-        n1 = min(n0 + SLOT_BLOCK, n)
-        w, d_w = _part(weighting, n0, n1 - n0), _part(d_weighting, n0, n1 - n0)
-        for m in range(erase.size):
-            x = _part(memory, m * n + n0, m * n + n1 - (m * n + n0))
-            d = _part(d_memory, m * n + n0, m * n + n1 - (m * n + n0))
+    for first in range(0, tape.n, SLOT_BLOCK):
+        size = min(SLOT_BLOCK, tape.n - first)
+        w, d_w = _part(weighting, first, size), _part(d_weighting, first, size)
+        for m in range(tape.width):
+            x, d = _row(tape, m, first, size), _row(d_tape, m, first, size)
             e, a = erase[m], add[m]
             d_e, d_a = zero, zero
-            for i in range(w.size):
+            for i in range(size):
                 g = d[i]
                 z = g * x[i]
                 d_w[i] += g * a - z * e
@@ -701,119 +718,73 @@ def _write_back_one(
 
 
 @compiled
-def _write_back(
-    memory: Array,
-    d_memory: Array,
-    n: int,
-    width: int,
+def _write_back_many(
+    tape: Tape,
+    d_tape: Tape,
     weightings: Array,
     d_weightings: Array,
     stride: int,
     heads: int,
-    asks: Array,
+    erases: Array,
     ask_size: int,
-    d_asks: Array,
+    d_erases: Array,
     d_ask_size: int,
-    erase_at: int,
-    d_erase_at: int,
     before: Array,
     after: Array,
 ) -> None:
-    """Backward of Eqs. 3 and 4: d_memory of the new memory becomes that of the old one.
-
-    Adds to d_weightings; sets the gradients of erase and add (of their activations, not yet of the raw interface).
-    """
-    _apart()
-    zero, one = memory.dtype.type(0), memory.dtype.type(1)
+    """The same for several write heads, whose arrays stand as in `_write`."""
+    _leaf()
+    zero, one = weightings.dtype.type(0), weightings.dtype.type(1)
     for h in range(heads):
-        _fill_zero(_part(d_asks, h * d_ask_size + d_erase_at, 2 * width))
-    for n0 in range(0, n, SLOT_BLOCK):
-        n1 = min(n0 + SLOT_BLOCK, n)
-        for m in range(width):
-            x = _part(memory, m * n + n0, m * n + n1 - (m * n + n0))
-            d = _part(d_memory, m * n + n0, m * n + n1 - (m * n + n0))
+        _fill_zero(_part(d_erases, h * d_ask_size, 2 * tape.width))
+    for first in range(0, tape.n, SLOT_BLOCK):
+        size = min(SLOT_BLOCK, tape.n - first)
+        for m in range(tape.width):
+            x, d = _row(tape, m, first, size), _row(d_tape, m, first, size)
             # before_h = M prod_{k<h} (1 - w_k e_k), after = prod_{k>h} (1 - w_k e_k): no division, 1 - w e may be zero
-            factor = _part(after, 0, n1 - n0)
-            for i in range(x.size):
+            for i in range(size):
                 before[i] = x[i]
-                factor[i] = one
+                after[i] = one
             for h in range(heads - 1):
-                w = _part(weightings, h * stride + n0, h * stride + n1 - (h * stride + n0))
-                e = asks[h * ask_size + erase_at + m]
-                source = _part(before, h * SLOT_BLOCK, x.size)
-                target = _part(before, (h + 1) * SLOT_BLOCK, x.size)
-                for i in range(x.size):
-                    target[i] = source[i] * (one - w[i] * e)
+                w, e = _part(weightings, h * stride + first, size), erases[h * ask_size + m]
+                b, c = _part(before, h * SLOT_BLOCK, size), _part(before, (h + 1) * SLOT_BLOCK, size)
+                for i in range(size):
+                    c[i] = b[i] * (one - w[i] * e)
             for h in range(heads - 1, -1, -1):
-                w = _part(weightings, h * stride + n0, h * stride + n1 - (h * stride + n0))
-                d_w = _part(d_weightings, h * stride + n0, h * stride + n1 - (h * stride + n0))
-                e, a = asks[h * ask_size + erase_at + m], asks[h * ask_size + erase_at + width + m]
-                source = _part(before, h * SLOT_BLOCK, x.size)
+                w, d_w = _part(weightings, h * stride + first, size), _part(d_weightings, h * stride + first, size)
+                e, a = erases[h * ask_size + m], erases[h * ask_size + tape.width + m]
+                b = _part(before, h * SLOT_BLOCK, size)
                 d_e, d_a = zero, zero
-                for i in range(x.size):
-                    g = d[i] * source[i] * factor[i]
+                for i in range(size):
+                    g = d[i] * b[i] * after[i]
                     d_w[i] += d[i] * a - g * e
                     d_a += d[i] * w[i]
-                    d_e -= g * w[i]
-                    factor[i] *= one - w[i] * e
-                d_asks[h * d_ask_size + d_erase_at + m] += d_e
-                d_asks[h * d_ask_size + d_erase_at + width + m] += d_a
-            for i in range(x.size):
-                d[i] *= factor[i]
+                    d_e += g * w[i]
+                    after[i] *= one - w[i] * e
+                d_erases[h * d_ask_size + m] -= d_e
+                d_erases[h * d_ask_size + tape.width + m] += d_a
+            for i in range(size):
+                d[i] *= after[i]
 
 
 @compiled
 def _memory_gradient(
-    memory: Array,
-    d_memory: Array,
-    n: int,
-    alpha: Array,
-    delta: Array,
-    key: Array,
-    weighting: Array,
-    d_read: Array,
-    sums: Array,
+    tape: Tape, d_tape: Tape, alpha: Array, delta: Array, key: Array, weighting: Array, d_read: Array, sums: Array
 ) -> None:
     """d_M_m(i) += alpha(i) k_m + delta(i) M_m(i) + w(i) d_r_m, and sums_m = sum_i alpha(i) M_m(i)."""
-    _apart()
-    width = key.size
-    zero = memory.dtype.type(0)
+    _leaf()
     _fill_zero(sums)
-    for n0 in range(0, n, SLOT_BLOCK):
-        n1 = min(n0 + SLOT_BLOCK, n)
-        p, q, w = _part(alpha, n0, n1 - n0), _part(delta, n0, n1 - n0), _part(weighting, n0, n1 - n0)
-        m = 0
-        while m + 2 <= width:
-            x0, d0 = (
-                _part(memory, m * n + n0, m * n + n1 - (m * n + n0)),
-                _part(d_memory, m * n + n0, m * n + n1 - (m * n + n0)),
-            )
-            k0, g0, k1, g1 = key[m], d_read[m], key[m + 1], d_read[m + 1]
-            m += 1
-            x1, d1 = (
-                _part(memory, m * n + n0, m * n + n1 - (m * n + n0)),
-                _part(d_memory, m * n + n0, m * n + n1 - (m * n + n0)),
-            )
-            m += 1
-            a0, a1 = zero, zero
-            for i in range(p.size):
-                a0 += p[i] * x0[i]
-                a1 += p[i] * x1[i]
-                d0[i] += p[i] * k0 + q[i] * x0[i] + w[i] * g0
-                d1[i] += p[i] * k1 + q[i] * x1[i] + w[i] * g1
-            sums[m - 2] += a0
-            sums[m - 1] += a1
-        if m < width:
-            x0, d0 = (
-                _part(memory, m * n + n0, m * n + n1 - (m * n + n0)),
-                _part(d_memory, m * n + n0, m * n + n1 - (m * n + n0)),
-            )
-            k0, g0 = key[m], d_read[m]
-            a0 = zero
-            for i in range(p.size):
-                a0 += p[i] * x0[i]
-                d0[i] += p[i] * k0 + q[i] * x0[i] + w[i] * g0
-            sums[m] += a0
+    for first in range(0, tape.n, SLOT_BLOCK):
+        size = min(SLOT_BLOCK, tape.n - first)
+        p, q, w = _part(alpha, first, size), _part(delta, first, size), _part(weighting, first, size)
+        for m in range(tape.width):
+            x, d = _row(tape, m, first, size), _row(d_tape, m, first, size)
+            k, g = key[m], d_read[m]
+            total = sums.dtype.type(0)
+            for i in range(size):
+                total += p[i] * x[i]
+                d[i] += p[i] * k + q[i] * x[i] + w[i] * g
+            sums[m] += total
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -823,9 +794,31 @@ def _memory_gradient(
 # `ring` is a weighting with r more slots on either side, so that the circular shift is a plain sum.
 
 
+class Head(NamedTuple):
+    """One head at one step, in a row's record."""
+
+    ask: Array
+    inverse_norms: Array  # [n], of the slots that it sees
+    previous: Array  # [n], its weighting before
+    similarity: Array  # [n]: Eq. 6
+    content: Array  # [n]: Eq. 5
+    weighting: Array  # [n]: Eq. 9
+
+
+class Spare(NamedTuple):
+    """Working memory of `_address` and `_address_back`."""
+
+    key: Array  # [M], of norm one
+    ring: Array  # [n + 2r]
+    d_ring: Array
+    shifted: Array  # [n]
+    logs: Array
+    lanes: Array
+
+
 @compiled
 def _close_ring(ring: Array, n: int, r: int) -> None:
-    _apart()
+    _leaf()
     for i in range(r):
         ring[i] = ring[r + (i - r) % n]
         ring[r + n + i] = ring[r + i % n]
@@ -834,176 +827,149 @@ def _close_ring(ring: Array, n: int, r: int) -> None:
 @compiled
 def _shift(ring: Array, shifts: Array, backwards: bool, target: Array) -> None:
     """Eq. 8: target(i) = sum_j s_j w(i - (j - r)); backwards, its transpose, target(i) = sum_j s_j w(i + (j - r))."""
-    _apart()
-    taps = shifts.size
-    n = target.size
+    _leaf()
+    taps, n = shifts.size, target.size
     if taps == 3:
         a, b = (shifts[0], shifts[2]) if backwards else (shifts[2], shifts[0])
         c = shifts[1]
-        w0, w1, w2 = _part(ring, 0, n), _part(ring, 1, n), _part(ring, 2, n)
+        w0, w1, w2 = ring, _part(ring, 1, n), _part(ring, 2, n)
         for i in range(n):
             target[i] = a * w0[i] + c * w1[i] + b * w2[i]
-        return
-    _fill_zero(target)
-    for j in range(taps):
-        at = j if backwards else taps - 1 - j
-        s = shifts[j]
-        w0 = _part(ring, at, n)
-        for i in range(n):
-            target[i] += s * w0[i]
+    else:
+        _fill_zero(target)
+        for j in range(taps):
+            w0, s = _part(ring, j if backwards else taps - 1 - j, n), shifts[j]
+            for i in range(n):
+                target[i] += s * w0[i]
 
 
 @compiled
-def _interpolate(gate: Any, content: Array, previous: Array, ring: Array) -> None:
-    """Eq. 7, into the middle of the ring."""
-    _apart()
+def _interpolate(gate: Any, content: Array, previous: Array, middle: Array) -> None:
+    """Eq. 7, into the middle of a ring."""
+    _leaf()
     rest = content.dtype.type(1) - gate
     for i in range(content.size):
-        ring[i] = gate * content[i] + rest * previous[i]
+        middle[i] = gate * content[i] + rest * previous[i]
 
 
 @compiled
-def _log_all(x: Array, epsilon: Any, target: Array) -> None:
-    _apart()
+def _log_all(x: Array, target: Array) -> None:
+    _leaf()
+    epsilon = x.dtype.type(equations.SHARPEN_EPSILON)
     for i in range(target.size):
         target[i] = log(x[i] + epsilon)
 
 
+@inlined
+def _refocus(head: Head, spare: Spare, tape: Tape, r: int) -> None:
+    """Eqs. 7 and 8 and the logarithms of Eq. 9, from content and previous weighting: into ring, shifted and logs."""
+    n, width = tape.n, tape.width
+    _interpolate(head.ask[width + 1], head.content, head.previous, _part(spare.ring, r, n))
+    _close_ring(spare.ring, n, r)
+    _shift(spare.ring, _part(head.ask, width + 4, 2 * r + 1), False, spare.shifted)
+    _log_all(spare.shifted, spare.logs)
+
+
 @compiled
-def _address(
-    memory: Array,
-    n: int,
-    width: int,
-    r: int,
-    inverse_norms: Array,
-    ask: Array,
-    previous: Array,
-    tiny: Any,
-    floor: Any,
-    similarity: Array,
-    content: Array,
-    weighting: Array,
-    key: Array,
-    ring: Array,
-    spare: Array,
-    lanes: Array,
-) -> None:
+def _address(head: Head, spare: Spare, tape: Tape, r: int) -> None:
     """Figure 2 of the paper: a head's new weighting."""
-    _apart()
-    beta, gate, gamma, inverse = ask[width], ask[width + 1], ask[width + 2], ask[width + 3]
-    for m in range(width):
-        key[m] = ask[m] * inverse
-    _fill_zero(similarity)
-    _weigh_rows(key, memory, n, similarity)
+    _leaf()
+    ask, similarity, norms = head.ask, head.similarity, head.inverse_norms
+    n, width = tape.n, tape.width
     zero, one = ask.dtype.type(0), ask.dtype.type(1)
-    huge = zero
+    for m in range(width):
+        spare.key[m] = ask[m] * ask[width + 3]
+    _fill_zero(similarity)
+    _weigh_rows(spare.key, tape, similarity)
+    tiny, huge = one / math.sqrt(norm_limit(ask)), zero
     for i in range(n):
-        huge += one if inverse_norms[i] < tiny else zero
-        similarity[i] *= inverse_norms[i]
-    if huge > 0:  # products of huge entries overflow: multiply by the inverse norm first
+        huge += one if norms[i] < tiny else zero
+        similarity[i] *= norms[i]
+    if huge > 0:  # products of huge entries may overflow: multiply by the inverse norm first
         for i in range(n):
-            if inverse_norms[i] < tiny:
-                similarity[i] = ask.dtype.type(0)
+            if norms[i] < tiny:
+                similarity[i] = zero
                 for m in range(width):
-                    similarity[i] += key[m] * (memory[m * n + i] * inverse_norms[i])
-    _softmax(similarity, beta, content, lanes)  # Eq. 5
-    _interpolate(gate, content, previous, _part(ring, r, n))
-    _close_ring(ring, n, r)
-    _shift(ring, _part(ask, width + 4, width + 5 + 2 * r - (width + 4)), False, spare)
-    _log_all(spare, floor, spare)
-    _softmax(spare, gamma, weighting, lanes)  # Eq. 9
+                    similarity[i] += spare.key[m] * (tape.entries[m * n + i] * norms[i])
+    _softmax(similarity, ask[width], head.content, spare.lanes)  # Eq. 5
+    _refocus(head, spare, tape, r)
+    _softmax(spare.logs, ask[width + 2], head.weighting, spare.lanes)  # Eq. 9
 
 
 @compiled
 def _address_back(
-    memory: Array,
-    d_memory: Array,
-    n: int,
-    width: int,
-    r: int,
-    inverse_norms: Array,
-    ask: Array,
-    previous: Array,
-    floor: Any,
-    similarity: Array,
-    content: Array,
-    weighting: Array,
-    d_weighting: Array,
-    d_read: Array,
-    d_ask: Array,
-    key: Array,
-    ring: Array,
-    d_ring: Array,
-    spare: Array,
-    logs: Array,
+    head: Head, spare: Spare, tape: Tape, r: int, d_tape: Tape, d_weighting: Array, d_read: Array, d_ask: Array
 ) -> None:
     """Backward of `_address` and of Eq. 2; d_weighting becomes the gradient of the previous weighting.
 
     d_ask: as ask, gradients of key, strength, gate, sharpening, (unused), shift weights.
     """
-    _apart()
+    _leaf()
+    ask, previous, similarity, content, weighting = (
+        head.ask,
+        head.previous,
+        head.similarity,
+        head.content,
+        head.weighting,
+    )
+    n, width = tape.n, tape.width
     zero, one = ask.dtype.type(0), ask.dtype.type(1)
     beta, gate, gamma, inverse = ask[width], ask[width + 1], ask[width + 2], ask[width + 3]
-    shifts, d_shifts = (
-        _part(ask, width + 4, width + 5 + 2 * r - (width + 4)),
-        _part(d_ask, width + 4, width + 5 + 2 * r - (width + 4)),
-    )
-    taps = shifts.size
-    _interpolate(gate, content, previous, _part(ring, r, n))
-    _close_ring(ring, n, r)
-    _shift(ring, shifts, False, spare)
-    _log_all(spare, floor, logs)
+    _refocus(head, spare, tape, r)
+    shifted, logs = spare.shifted, spare.logs
 
-    # Eq. 9: with u = log(w~ + floor), w = softmax(gamma u)
-    mean, mean_log = zero, zero
+    # Eq. 9: with u = log(w~ + epsilon), w = softmax(gamma u)
+    mean, mean_log, d_gamma = zero, zero, zero
     for i in range(n):
         mean += weighting[i] * d_weighting[i]
         mean_log += weighting[i] * logs[i]
-    d_gamma = zero
-    d_shifted = _part(d_ring, r, n)
+    d_shifted = _part(spare.d_ring, r, n)
+    epsilon = ask.dtype.type(equations.SHARPEN_EPSILON)
     for i in range(n):
         d_z = weighting[i] * (d_weighting[i] - mean)
         d_gamma += d_z * (
             logs[i] - mean_log
         )  # the d_z sum to zero: subtracting a constant costs no truth, saves digits
-        d_shifted[i] = gamma * d_z / (spare[i] + floor)
+        d_shifted[i] = gamma * d_z / (shifted[i] + epsilon)
 
     # Eq. 8
+    taps = 2 * r + 1
+    shifts = _part(ask, width + 4, taps)
     for j in range(taps):
-        w = _part(ring, taps - 1 - j, n)
-        a = zero
+        w, total = _part(spare.ring, taps - 1 - j, n), zero
         for i in range(n):
-            a += d_shifted[i] * w[i]
-        d_shifts[j] = a
-    _close_ring(d_ring, n, r)
-    _shift(d_ring, shifts, True, spare)
+            total += d_shifted[i] * w[i]
+        d_ask[width + 4 + j] = total
+    _close_ring(spare.d_ring, n, r)
+    d_interpolated = spare.shifted
+    _shift(spare.d_ring, shifts, True, d_interpolated)
 
     # Eq. 7
     rest = one - gate
     d_gate, mean, mean_similarity = zero, zero, zero
     for i in range(n):
-        d_gate += spare[i] * (content[i] - previous[i])
-        d_weighting[i] = rest * spare[i]
-        mean += spare[i] * content[i]
+        d_gate += d_interpolated[i] * (content[i] - previous[i])
+        d_weighting[i] = rest * d_interpolated[i]
+        mean += d_interpolated[i] * content[i]
         mean_similarity += content[i] * similarity[i]
 
     # Eqs. 5 and 6: K(i) = k^ . M(i) / |M(i)| with k^ = k / |k|
     d_beta, along = zero, zero
-    alpha, delta = logs, spare
+    norms, alpha, delta = head.inverse_norms, spare.logs, spare.shifted
     for i in range(n):
-        d_z = gate * content[i] * (spare[i] - mean)
+        d_z = gate * content[i] * (d_interpolated[i] - mean)
         d_beta += d_z * (similarity[i] - mean_similarity)
         d_k = beta * d_z
         along += d_k * similarity[i]
-        d_k *= inverse_norms[i]
+        d_k *= norms[i]
         alpha[i] = d_k
-        delta[i] = -d_k * similarity[i] * inverse_norms[i]
+        delta[i] = -d_k * similarity[i] * norms[i]
     for m in range(width):
-        key[m] = ask[m] * inverse
+        spare.key[m] = ask[m] * inverse
     sums = _part(d_ask, 0, width)
-    _memory_gradient(memory, d_memory, n, alpha, delta, key, weighting, d_read, sums)
+    _memory_gradient(tape, d_tape, alpha, delta, spare.key, weighting, d_read, sums)
     for m in range(width):
-        d_ask[m] = (sums[m] - along * key[m]) * inverse
+        d_ask[m] = (sums[m] - along * spare.key[m]) * inverse
     d_ask[width], d_ask[width + 1], d_ask[width + 2] = d_beta, d_gate, d_gamma
 
 
@@ -1120,6 +1086,7 @@ class Plan(NamedTuple):
 
 
 PLAN_SIZE = len(Plan._fields)
+fixed_tuple: Any = unsafe.to_fixed_tuple
 
 
 # The tensors cross into the kernel as a table of addresses: unpacking some forty arrays would take longer than a step.
@@ -1128,93 +1095,77 @@ STATE, FINAL, D_FINAL, D_STATE = 12, 18, 24, 30  # six addresses each, in the or
 TABLE_SIZE = 36
 
 
-class Matrix(NamedTuple):
-    """Where a weight matrix and its pending outer products stand."""
-
-    width: int
-    outs: int
-    split: int  # the bias stands after this many columns
-    skip: int  # and the rest of the columns from here on
-    stride: int
-    outs_stride: int
-    at: int  # among the parameters
-    packed: int
-    pending: int
-
-
 @inlined
 def _matrix(p: Plan, k: int) -> Matrix:
     """Matrix k: the controller's layers, the interface, the output."""
     if k == 0:
         stride = p.first_stride
         return Matrix(p.first_width, p.gates, p.first_width, stride, stride, p.gates_stride, 0, 0, 0)
-    at, before = p.gates * (p.first_width + 1), p.first_stride
-    stride = p.next_stride
-    layers = min(k, p.L) - 1
-    at += layers * p.gates * (p.next_width + 1)
-    packed = (before + layers * stride) * p.gates_stride
-    pending = PENDING * (before + layers * stride + (layers + 1) * p.gates_stride)
+    above = min(k, p.L) - 1  # layers between the first one and this matrix
+    stride, at = p.next_stride, p.gates * (p.first_width + 1) + above * p.gates * (p.next_width + 1)
+    packed = (p.first_stride + above * stride) * p.gates_stride
+    pending = PENDING * (p.first_stride + above * stride + (above + 1) * p.gates_stride)
     if k < p.L:
         return Matrix(p.next_width, p.gates, p.next_width, stride, stride, p.gates_stride, at, packed, pending)
+    stride = p.hidden_stride
     if k == p.L:
-        stride = p.hidden_stride
         return Matrix(p.C, p.F, p.C, stride, stride, p.F_stride, p.interface_p, packed, pending)
-    packed += p.hidden_stride * p.F_stride
-    pending += PENDING * (p.hidden_stride + p.F_stride)
-    stride = p.output_stride
-    return Matrix(p.output_width, p.O, p.C, p.hidden_stride, stride, p.logits_stride, p.output_p, packed, pending)
+    packed += stride * p.F_stride
+    pending += PENDING * (stride + p.F_stride)
+    return Matrix(p.output_width, p.O, p.C, stride, p.output_stride, p.logits_stride, p.output_p, packed, pending)
 
 
-@compiled
-def _pack_all(p: Plan, parameters: Array, shared: Array) -> None:
+@inlined
+def _pack_all(p: Plan, table: Array, seed: int, shared: Array) -> None:
+    parameters = _part(_array_at(table[PARAMETERS], shared, p.S * p.P), seed * p.P, p.P)
     for k in range(p.L + 2):
         w = _matrix(p, k)
-        bias = w.at + w.outs * w.width
-        to = p.packed_g + w.packed
-        _pack(
-            _part(parameters, w.at, bias - w.at),
-            _part(parameters, bias, w.outs),
-            w.width,
-            w.outs,
-            w.split,
-            w.skip,
-            w.stride,
-            _part(shared, to, w.outs_stride * w.stride),
-        )
+        _pack(w, parameters, _part(shared, p.packed_g + w.packed, w.outs_stride * w.stride))
 
 
-@compiled
+@inlined
 def _unpack_all(p: Plan, shared: Array, d_parameters: Array) -> None:
     for k in range(p.L + 2):
         w = _matrix(p, k)
-        bias = w.at + w.outs * w.width
-        at = p.d_packed_g + w.packed
-        _unpack(
-            _part(shared, at, w.outs * w.stride),
-            w.width,
-            w.outs,
-            w.split,
-            w.skip,
-            w.stride,
-            _part(d_parameters, w.at, bias - w.at),
-            _part(d_parameters, bias, w.outs),
-        )
+        _unpack(w, _part(shared, p.d_packed_g + w.packed, w.outs_stride * w.stride), d_parameters)
 
 
-@inlined
+@compiled
 def _apply(p: Plan, k: int, shared: Array, records: Array, x_at: int, y_at: int, rows: int) -> None:
     w = _matrix(p, k)
-    at = p.packed_g + w.packed
-    weight = _part(shared, at, w.outs_stride * w.stride)
+    weight = _part(shared, p.packed_g + w.packed, w.outs_stride * w.stride)
     _linear(weight, w.stride, w.outs_stride, records, x_at, y_at, p.record, rows)
 
 
-@inlined
+@compiled
 def _apply_back(p: Plan, k: int, shared: Array, works: Array, d_y_at: int, d_x_at: int, rows: int) -> None:
     w = _matrix(p, k)
-    at = p.packed_g + w.packed
-    weight = _part(shared, at, w.outs_stride * w.stride)
+    weight = _part(shared, p.packed_g + w.packed, w.outs_stride * w.stride)
     _linear_back(weight, w.stride, w.outs_stride, works, d_y_at, d_x_at, p.work, rows)
+
+
+@compiled
+def _pend(p: Plan, k: int, pair: int, shared: Array, x: Array, x_at: int, d_y: Array, d_y_at: int) -> None:
+    """Notes that matrix k took an input and has a gradient at its output: an outer product to be added later."""
+    w = _matrix(p, k)
+    at = p.pending_g + w.pending
+    _copy(_part(x, x_at, w.stride), _part(shared, at + pair * w.stride, w.stride))
+    at += PENDING * w.stride
+    _copy(_part(d_y, d_y_at, w.outs_stride), _part(shared, at + pair * w.outs_stride, w.outs_stride))
+
+
+@compiled
+def _flush(p: Plan, pairs: int, shared: Array) -> None:
+    """Adds all pending outer products to the gradients of the weights."""
+    whole = (pairs + 7) // 8 * 8
+    for k in range(p.L + 2):
+        w = _matrix(p, k)
+        x = _part(shared, p.pending_g + w.pending, whole * w.stride)
+        d_y = _part(shared, p.pending_g + w.pending + PENDING * w.stride, whole * w.outs_stride)
+        _fill_zero(_part(x, pairs * w.stride, (whole - pairs) * w.stride))
+        _fill_zero(_part(d_y, pairs * w.outs_stride, (whole - pairs) * w.outs_stride))
+        d_weight = _part(shared, p.d_packed_g + w.packed, w.outs_stride * w.stride)
+        _outer_add(d_y, x, whole, w.stride, w.outs_stride, d_weight)
 
 
 @inlined
@@ -1225,193 +1176,155 @@ def _input_at(p: Plan, layer: int, t: int) -> int:
     return p.v_at + (p.first_stride + (layer - 1) * p.next_stride) * p.steps + t * p.next_stride
 
 
-@compiled
-def _set_one(x: Array, at: int) -> None:
-    """The input's one for the bias, and zeros behind it."""
-    _fill_zero(_part(x, at, x.size - at))
-    x[at] = x.dtype.type(1)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
-# States in and out
+# States in and out. `at` is s * B + b, the place of a row in them.
 
 
 @compiled
-def _load_tape(source: Array, n: int, width: int, target: Array) -> None:
+def _load_tape(source: Array, tape: Tape) -> None:
     """[N, M] -> [M, n]"""
-    _apart()
-    for m in range(width):
-        row = _part(target, m * n, (m + 1) * n - m * n)
-        for i in range(n):
-            row[i] = source[i * width + m]
+    _leaf()
+    for m in range(tape.width):
+        row = _row(tape, m, 0, tape.n)
+        for i in range(tape.n):
+            row[i] = source[i * tape.width + m]
 
 
 @compiled
-def _store_tape(source: Array, n: int, width: int, target: Array) -> None:
+def _store_tape(tape: Tape, target: Array) -> None:
     """[M, n] -> [N, M]"""
-    _apart()
-    for i in range(n):
-        row = _part(target, i * width, (i + 1) * width - i * width)
-        for m in range(width):
-            row[m] = source[m * n + i]
+    _leaf()
+    for i in range(tape.n):
+        row = _part(target, i * tape.width, tape.width)
+        for m in range(tape.width):
+            row[m] = tape.entries[m * tape.n + i]
 
 
-@compiled
+@inlined
+def _state_part(p: Plan, table: Array, index: int, at: int, size: int, like: Array) -> Array:
+    """A row's numbers, `size` of them, in one tensor of a state."""
+    part: Array = _part(_array_at(table[index], like, p.S * p.B * size), at * size, size)
+    return part
+
+
+@inlined
 def _load_state(
-    p: Plan,
-    table: Array,
-    first: int,
-    at: int,
-    n: int,
-    like: Array,
-    memory: Array,
-    weightings: Array,
-    reads: Array,
-    hidden: Array,
+    p: Plan, table: Array, first: int, at: int, tape: Tape, weightings: Array, reads: Array, hidden: Array
 ) -> None:
-    """One row's part `at` = s * B + b of a state (or of its gradient), all but the cell."""
-    memories = _array_at(table[first], like, p.S * p.B * p.N * p.M)
-    _load_tape(_part(memories, at * p.N * p.M, (at + 1) * p.N * p.M - at * p.N * p.M), n, p.M, memory)
-    reading = _array_at(table[first + 1], like, p.S * p.B * p.R * p.N)
+    """A row's part of a state (or of its gradient), all but the cell."""
+    n = tape.n
+    _load_tape(_state_part(p, table, first, at, p.N * p.M, reads), tape)
+    reading = _state_part(p, table, first + 1, at, p.R * p.N, reads)
     for h in range(p.R):
-        _copy(
-            _part(reading, (at * p.R + h) * p.N, reading.size - ((at * p.R + h) * p.N)), _part(weightings, h * p.N, n)
-        )
-    writing = _array_at(table[first + 2], like, p.S * p.B * p.W * p.N)
+        _copy(_part(reading, h * p.N, n), _part(weightings, h * p.N, n))
+    writing = _state_part(p, table, first + 2, at, p.W * p.N, reads)
     for h in range(p.W):
-        _copy(
-            _part(writing, (at * p.W + h) * p.N, writing.size - ((at * p.W + h) * p.N)),
-            _part(weightings, (p.R + h) * p.N, n),
-        )
-    all_reads = _array_at(table[first + 3], like, p.S * p.B * p.R * p.M)
-    _copy(_part(all_reads, at * p.R * p.M, all_reads.size - (at * p.R * p.M)), reads)
+        _copy(_part(writing, h * p.N, n), _part(weightings, (p.R + h) * p.N, n))
+    _copy(_state_part(p, table, first + 3, at, p.R * p.M, reads), reads)
     if p.lstm == 1:
-        hiddens = _array_at(table[first + 4], like, p.S * p.B * p.L * p.C)
-        _copy(_part(hiddens, at * p.L * p.C, hiddens.size - (at * p.L * p.C)), hidden)
+        _copy(_state_part(p, table, first + 4, at, p.L * p.C, reads), hidden)
 
 
-@compiled
+@inlined
 def _store_state(
-    p: Plan,
-    table: Array,
-    old: int,
-    new: int,
-    at: int,
-    n: int,
-    like: Array,
-    memory: Array,
-    weightings: Array,
-    reads: Array,
-    hidden: Array,
+    p: Plan, table: Array, old: int, new: int, at: int, tape: Tape, weightings: Array, reads: Array, hidden: Array
 ) -> None:
     """The inverse of `_load_state`; what lies beyond the row's slots is copied from the state at `old`."""
-    size = p.S * p.B * p.N * p.M
-    begin, used, end = at * p.N * p.M, at * p.N * p.M + n * p.M, (at + 1) * p.N * p.M
-    memories = _array_at(table[new], like, size)
-    _store_tape(memory, n, p.M, _part(memories, begin, used - begin))
-    if n < p.N:
-        _copy(_part(_array_at(table[old], like, size), used, end - used), _part(memories, used, end - used))
-    for kind in range(2):
-        heads, skip = (p.R, 0) if kind == 0 else (p.W, p.R)
-        size = p.S * p.B * heads * p.N
-        target = _array_at(table[new + 1 + kind], like, size)
-        source = _array_at(table[old + 1 + kind], like, size)
-        for h in range(heads):
-            begin = (at * heads + h) * p.N
-            _copy(_part(weightings, (skip + h) * p.N, weightings.size - ((skip + h) * p.N)), _part(target, begin, n))
-            if n < p.N:
-                _copy(
-                    _part(source, begin + n, begin + p.N - (begin + n)),
-                    _part(target, begin + n, begin + p.N - (begin + n)),
-                )
+    n = tape.n
+    memory = _state_part(p, table, new, at, p.N * p.M, reads)
+    _store_tape(tape, memory)
+    unused = (p.N - n) * p.M
     _copy(
-        reads,
-        _part(
-            _array_at(table[new + 3], like, p.S * p.B * p.R * p.M),
-            at * p.R * p.M,
-            (at + 1) * p.R * p.M - at * p.R * p.M,
-        ),
+        _part(_state_part(p, table, old, at, p.N * p.M, reads), n * p.M, unused),
+        _part(memory, n * p.M, unused),
     )
+    for h in range(p.R + p.W):
+        heads, index, place = (p.R, 1, h) if h < p.R else (p.W, 2, h - p.R)
+        target = _state_part(p, table, new + index, at * heads + place, p.N, reads)
+        _copy(_part(weightings, h * p.N, n), _part(target, 0, n))
+        source = _state_part(p, table, old + index, at * heads + place, p.N, reads)
+        _copy(_part(source, n, p.N - n), _part(target, n, p.N - n))
+    _copy(reads, _state_part(p, table, new + 3, at, p.R * p.M, reads))
     if p.lstm == 1:
-        hiddens = _array_at(table[new + 4], like, p.S * p.B * p.L * p.C)
-        _copy(hidden, _part(hiddens, at * p.L * p.C, (at + 1) * p.L * p.C - at * p.L * p.C))
+        _copy(hidden, _state_part(p, table, new + 4, at, p.L * p.C, reads))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The interface
 
 
-@inlined
-def _clip(p: Plan, limit: Any, raw: Array, spare: Array) -> Array:
-    """The interface as the heads see it: raw itself unless there is a clip. NaN passes."""
-    if p.clipped == 0:
-        return raw
+@compiled
+def _clip(limit: Any, raw: Array, target: Array) -> None:
+    """The interface as the heads see it. NaN passes."""
+    _leaf()
     for i in range(raw.size):
         x = raw[i]
         x = limit if x > limit else x
-        spare[i] = -limit if x < -limit else x
-    return spare
+        target[i] = -limit if x < -limit else x
 
 
 @compiled
-def _activate(p: Plan, raw: Array, ask: Array) -> None:
+def _activate(raw: Array, ask: Array, width: int, r: int, raw_size: int, key_tanh: int, soft_shift: int) -> None:
     """What one head asks for: the addressing part of the interface after its activations."""
-    _apart()
+    _leaf()
     zero, one = ask.dtype.type(0), ask.dtype.type(1)
-    width = p.M
-    if p.key_tanh == 1:
+    if key_tanh == 1:
         _tanh_all(raw, _part(ask, 0, width))
     else:
         _copy(raw, _part(ask, 0, width))
-    scale = one
+    scale, total = one, ask.dtype.type(equations.NORM_EPSILON)
     for m in range(width):
         scale = max(scale, abs(ask[m]))
-    total = ask.dtype.type(equations.NORM_EPSILON)
     for m in range(width):
         k = ask[m] / scale
         total += k * k
     ask[width] = _softplus(raw[width])
     ask[width + 1] = _sigmoid(raw[width + 1], one)
-    ask[width + 2] = one + _softplus(raw[p.raw_read - 1])
+    ask[width + 2] = one + _softplus(raw[raw_size - 1])
     ask[width + 3] = one / (scale * math.sqrt(total))
-    shifts = _part(ask, width + 4, width + 5 + 2 * p.r - (width + 4))
-    if p.soft_shift == 1:
-        x = _part(raw, width + 2, width + 3 + 2 * p.r - (width + 2))
-        top = x[0]
+    shifts = _part(ask, width + 4, 2 * r + 1)
+    if soft_shift == 1:
+        x = _part(raw, width + 2, 2 * r + 1)
+        top, total = x[0], zero
         for j in range(x.size):
             top = max(top, x[j])
-        total = zero
         for j in range(x.size):
             shifts[j] = exp(x[j] - top)
             total += shifts[j]
         for j in range(x.size):
             shifts[j] /= total
     else:
-        amount = p.r * tanh(raw[width + 2])
+        amount = r * tanh(raw[width + 2])
         whole = np.floor(amount)
         for j in range(shifts.size):
             shifts[j] = zero
-            if j - p.r == whole:
+            if j - r == whole:
                 shifts[j] = ask.dtype.type(one - (amount - whole))
-            if j - p.r == whole + 1 or amount != amount:
+            if j - r == whole + 1 or amount != amount:  # NaN equals nothing, but must come out
                 shifts[j] = ask.dtype.type(amount - whole)
 
 
 @compiled
-def _activate_back(p: Plan, raw: Array, ask: Array, d_ask: Array, d_raw: Array) -> None:
-    _apart()
+def _activate_back(
+    raw: Array,
+    ask: Array,
+    d_ask: Array,
+    d_raw: Array,
+    width: int,
+    r: int,
+    raw_size: int,
+    key_tanh: int,
+    soft_shift: int,
+) -> None:
+    _leaf()
     zero, one = ask.dtype.type(0), ask.dtype.type(1)
-    width = p.M
     for m in range(width):
-        d_raw[m] = d_ask[m] * (one - ask[m] * ask[m]) if p.key_tanh == 1 else d_ask[m]
+        d_raw[m] = d_ask[m] * (one - ask[m] * ask[m]) if key_tanh == 1 else d_ask[m]
     d_raw[width] = d_ask[width] * _softplus_slope(raw[width], one)
     d_raw[width + 1] = d_ask[width + 1] * ask[width + 1] * (one - ask[width + 1])
-    d_raw[p.raw_read - 1] = d_ask[width + 2] * _softplus_slope(raw[p.raw_read - 1], one)
-    shifts, d_shifts = (
-        _part(ask, width + 4, width + 5 + 2 * p.r - (width + 4)),
-        _part(d_ask, width + 4, width + 5 + 2 * p.r - (width + 4)),
-    )
-    if p.soft_shift == 1:
+    d_raw[raw_size - 1] = d_ask[width + 2] * _softplus_slope(raw[raw_size - 1], one)
+    shifts, d_shifts = _part(ask, width + 4, 2 * r + 1), _part(d_ask, width + 4, 2 * r + 1)
+    if soft_shift == 1:
         mean = zero
         for j in range(shifts.size):
             mean += shifts[j] * d_shifts[j]
@@ -1419,278 +1332,159 @@ def _activate_back(p: Plan, raw: Array, ask: Array, d_ask: Array, d_raw: Array) 
             d_raw[width + 2 + j] = shifts[j] * (d_shifts[j] - mean)
     else:
         part = tanh(raw[width + 2])
-        whole = np.floor(p.r * part)
+        whole = np.floor(r * part)
         d_amount = zero
         for j in range(shifts.size):
-            if j - p.r == whole:
+            if j - r == whole:
                 d_amount -= d_shifts[j]
-            if j - p.r == whole + 1:
+            if j - r == whole + 1:
                 d_amount += d_shifts[j]
-        d_raw[width + 2] = ask.dtype.type(d_amount * p.r * (one - part * part))
+        d_raw[width + 2] = ask.dtype.type(d_amount * r * (one - part * part))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# One step of one row's memory
+# One step of one row's memory. `now` and `following` are where a record holds what was before and after the step.
 
 
 @inlined
-def _effective(p: Plan, record: Array, now: int, following: int, n: int, shared: Array) -> Array:
-    """Write weightings [W, N] times the write gates."""
-    H = p.R + p.W
-    at = p.weighting_at + (following * H + p.R) * p.N
-    weightings = _part(record, at, p.W * p.N)
-    if p.write_gate == 0:
-        return weightings
-    effective = _part(shared, p.effective_g, p.W * p.N)
-    gate_at = p.ask_at + now * p.asks + p.R * p.ask_read + p.ask_read + 2 * p.M
-    for h in range(p.W):
-        g = record[gate_at + h * p.ask_write]
-        target = _part(effective, h * p.N, n)
-        source = _part(weightings, h * p.N, n)
-        for i in range(n):
-            target[i] = g * source[i]
-    return effective
+def _tape_at(p: Plan, buffer: Array, at: int, n: int) -> Tape:
+    return Tape(_part(buffer, at, p.M * n), n, p.M)
 
 
-@compiled
-def _write_step(
-    p: Plan, record: Array, now: int, following: int, n: int, memory: Array, inverse_norms: Array, shared: Array
-) -> None:
-    """The writes of one step, from the record: in the forward pass and, replayed, in the backward pass."""
-    real = memory.dtype.type
-    if p.W == 0:
-        _slot_norms(memory, n, p.M, real(_norm_limit(memory)), real(equations.NORM_EPSILON), inverse_norms)
-        return
-    asks_at = p.ask_at + now * p.asks + p.R * p.ask_read
-    _write(
-        memory,
-        n,
-        p.M,
-        _effective(p, record, now, following, n, shared),
-        p.N,
-        p.W,
-        _part(record, asks_at, p.W * p.ask_write),
-        p.ask_write,
-        p.ask_read,
-        real(_norm_limit(memory)),
-        real(equations.NORM_EPSILON),
-        inverse_norms,
-    )
+@inlined
+def _ask_at(p: Plan, head: int, now: int) -> int:
+    at = p.ask_at + now * p.asks
+    return at + (head * p.ask_read if head < p.R else p.R * p.ask_read + (head - p.R) * p.ask_write)
 
 
-def _norm_limit(like: Any) -> Any:
-    """A squared norm above this is computed with scaling: well below overflow."""
+@inlined
+def _raw_start(p: Plan, head: int) -> int:
+    """Where a head's part of the interface begins."""
+    return head * p.raw_read if head < p.R else p.R * p.raw_read + (head - p.R) * p.raw_write
 
 
-@overload(_norm_limit)  # type: ignore[untyped-decorator]
-def _norm_limit_overload(like: Any) -> Any:
-    limit = 1e36 if like.dtype is numba.types.float32 else 1e300
-
-    def constant(like: Any) -> Any:
-        return limit
-
-    return constant
-
-
-@compiled
-def _find(
-    p: Plan, record: Array, head: int, now: int, following: int, n: int, memory: Array, norms_step: int, shared: Array
-) -> None:
-    """Addresses one head: similarity, content and weighting into the record."""
-    H = p.R + p.W
-    ask_at = p.ask_at + now * p.asks
-    ask_at += head * p.ask_read if head < p.R else p.R * p.ask_read + (head - p.R) * p.ask_write
-    at = (now * H + head) * p.N
-    previous_at = p.weighting_at + (now * H + head) * p.N
-    next_at = p.weighting_at + (following * H + head) * p.N
-    real = memory.dtype.type
-    _address(
-        memory,
-        n,
-        p.M,
-        p.r,
-        _part(record, p.norms_at + norms_step * p.N, n),
-        _part(record, ask_at, p.ask_read),
-        _part(record, previous_at, n),
-        real(1 / math.sqrt(_norm_limit(memory))),
-        real(equations.SHARPEN_EPSILON),
-        _part(record, p.similarity_at + at, n),
-        _part(record, p.content_at + at, n),
-        _part(record, next_at, n),
-        _part(shared, p.key_g, p.M),
-        _part(shared, p.ring_g, n + 2 * p.r),
-        _part(shared, p.spare_g, n),
-        _part(shared, p.lanes_g, LANES),
-    )
-
-
-@compiled
-def _memory_step(
-    p: Plan, clip: Any, record: Array, work: Array, shared: Array, now: int, following: int, n: int
-) -> None:
-    """All heads on the tape of one row, in the order of the specification."""
-    one = record.dtype.type(1)
-    raw = _part(record, p.raw_at + now * p.F_stride, p.F)
-    raw = _clip(p, clip, raw, _part(shared, p.raw_g, p.F))
-    asks = _part(record, p.ask_at + now * p.asks, p.ask_at + (now + 1) * p.asks - (p.ask_at + now * p.asks))
-    memory = _part(work, p.memory_w, p.M * n)
-    for h in range(p.R + p.W):
-        if h < p.R:
-            _activate(
-                p,
-                _part(raw, h * p.raw_read, (h + 1) * p.raw_read - h * p.raw_read),
-                _part(asks, h * p.ask_read, (h + 1) * p.ask_read - h * p.ask_read),
-            )
-        else:
-            ask = _part(
-                asks,
-                p.R * p.ask_read + (h - p.R) * p.ask_write,
-                asks.size - (p.R * p.ask_read + (h - p.R) * p.ask_write),
-            )
-            own = _part(
-                raw, p.R * p.raw_read + (h - p.R) * p.raw_write, raw.size - (p.R * p.raw_read + (h - p.R) * p.raw_write)
-            )
-            _activate(p, own, ask)
-            _sigmoid_all(_part(own, p.raw_read, own.size - (p.raw_read)), _part(ask, p.ask_read, p.M))
-            add = _part(ask, p.ask_read + p.M, p.ask_read + 2 * p.M - (p.ask_read + p.M))
-            if p.add_kind == 0:
-                _copy(_part(own, p.raw_read + p.M, own.size - (p.raw_read + p.M)), add)
-            elif p.add_kind == 1:
-                _tanh_all(_part(own, p.raw_read + p.M, own.size - (p.raw_read + p.M)), add)
-            else:
-                _sigmoid_all(_part(own, p.raw_read + p.M, own.size - (p.raw_read + p.M)), add)
-            ask[p.ask_read + 2 * p.M] = _sigmoid(own[p.raw_write - 1], one) if p.write_gate == 1 else one
-    first, last = (p.R, p.R + p.W) if p.read_after_write == 1 else (0, p.R + p.W)
-    for h in range(first, last):  # these see the memory before the write
-        _find(p, record, h, now, following, n, memory, now, shared)
-    H = p.R + p.W
-    reads = _part(work, p.reads_w, p.R * p.M)
-    if p.read_after_write == 0:
-        for h in range(p.R):
-            w_at = p.weighting_at + (following * H + h) * p.N
-            _weigh_slots(_part(record, w_at, n), memory, n, _part(reads, h * p.M, (h + 1) * p.M - h * p.M))
-    norms_at = p.norms_at + following * p.N
-    _write_step(p, record, now, following, n, memory, _part(record, norms_at, n), shared)
-    if p.read_after_write == 1:
-        for h in range(p.R):
-            _find(p, record, h, now, following, n, memory, following, shared)
-            w_at = p.weighting_at + (following * H + h) * p.N
-            _weigh_slots(_part(record, w_at, n), memory, n, _part(reads, h * p.M, (h + 1) * p.M - h * p.M))
-
-
-@compiled
-def _find_back(
-    p: Plan,
-    raw: Array,
-    record: Array,
-    work: Array,
-    shared: Array,
-    head: int,
-    t: int,
-    n: int,
-    memory: Array,
-    norms_step: int,
-) -> None:
-    """Backward of one head's addressing and, for a read head, of its reading."""
-    H = p.R + p.W
-    ask_at, raw_at = p.ask_at + t * p.asks, 0
-    d_read = _part(shared, p.zeros_g, p.M)
-    if head < p.R:
-        ask_at += head * p.ask_read
-        raw_at = head * p.raw_read
-        d_read = _part(work, p.d_reads_w + head * p.M, p.d_reads_w + (head + 1) * p.M - (p.d_reads_w + head * p.M))
-    else:
-        ask_at += p.R * p.ask_read + (head - p.R) * p.ask_write
-        raw_at = p.R * p.raw_read + (head - p.R) * p.raw_write
-    d_weighting = _part(work, p.d_weighting_w + head * p.N, n)
-    if head < p.R:
-        _weigh_rows(d_read, memory, n, d_weighting)
-    at = (t * H + head) * p.N
-    next_at = p.weighting_at + ((t + 1) * H + head) * p.N
-    ask = _part(record, ask_at, p.ask_read)
-    d_ask = _part(shared, p.d_ask_g, p.ask_read)
-    _address_back(
-        memory,
-        _part(work, p.d_memory_w, p.M * n),
-        n,
-        p.M,
-        p.r,
-        _part(record, p.norms_at + norms_step * p.N, n),
-        ask,
+@inlined
+def _head(p: Plan, record: Array, head: int, now: int, following: int, seen: int, n: int) -> Head:
+    """A head in the record; `seen` is the step whose memory it addresses."""
+    at = (now * (p.R + p.W) + head) * p.N
+    return Head(
+        _part(record, _ask_at(p, head, now), p.ask_read),
+        _part(record, p.norms_at + seen * p.N, n),
         _part(record, p.weighting_at + at, n),
-        memory.dtype.type(equations.SHARPEN_EPSILON),
         _part(record, p.similarity_at + at, n),
         _part(record, p.content_at + at, n),
-        _part(record, next_at, n),
-        d_weighting,
-        d_read,
-        d_ask,
+        _part(record, p.weighting_at + (following * (p.R + p.W) + head) * p.N, n),
+    )
+
+
+@inlined
+def _spare(p: Plan, shared: Array, n: int) -> Spare:
+    return Spare(
         _part(shared, p.key_g, p.M),
         _part(shared, p.ring_g, n + 2 * p.r),
         _part(shared, p.d_ring_g, n + 2 * p.r),
         _part(shared, p.spare_g, n),
         _part(shared, p.logs_g, n),
+        _part(shared, p.lanes_g, LANES),
     )
-    _activate_back(p, _part(raw, raw_at, raw.size - raw_at), ask, d_ask, _part(work, p.d_raw_w + raw_at, p.raw_read))
 
 
 @compiled
-def _write_step_back(p: Plan, record: Array, work: Array, shared: Array, t: int, n: int, memory: Array) -> None:
-    """Backward of Eqs. 3 and 4, of the write gates and of the activations of erase and add."""
-    one, zero = record.dtype.type(1), record.dtype.type(0)
-    H = p.R + p.W
-    asks_at = p.ask_at + t * p.asks + p.R * p.ask_read
-    asks = _part(record, asks_at, p.W * p.ask_write)
-    d_raw_at = p.d_raw_w + p.R * p.raw_read
-    d_raws = _part(work, d_raw_at, p.W * p.raw_write)
-    d_w_at = p.d_weighting_w + p.R * p.N
-    d_weightings = _part(work, d_w_at, p.W * p.N)
-    d_effective = d_weightings
+def _effective(p: Plan, record: Array, now: int, following: int, n: int, target: Array) -> None:
+    """Write weightings [W, N] times the write gates."""
+    for h in range(p.W):
+        g = record[_ask_at(p, p.R + h, now) + p.ask_read + 2 * p.M]
+        source = _part(record, p.weighting_at + (following * (p.R + p.W) + p.R + h) * p.N, n)
+        for i in range(n):
+            target[h * p.N + i] = g * source[i]
+
+
+@compiled
+def _write_step(p: Plan, record: Array, now: int, following: int, tape: Tape, norms: Array, shared: Array) -> None:
+    """The writes of one step, from the record: in the forward pass and, replayed, in the backward pass."""
+    if p.W == 0:
+        _slot_norms(tape, norms)
+        return
+    weightings = _part(record, p.weighting_at + (following * (p.R + p.W) + p.R) * p.N, p.W * p.N)
     if p.write_gate == 1:
-        d_effective = _part(shared, p.d_effective_g, p.W * p.N)
+        weightings = _part(shared, p.effective_g, p.W * p.N)
+        _effective(p, record, now, following, tape.n, weightings)
+    erases_at = _ask_at(p, p.R, now) + p.ask_read
+    erases = _part(record, erases_at, p.W * p.ask_write - p.ask_read)
+    _write(tape, weightings, p.N, p.W, erases, p.ask_write, norms)
+
+
+@inlined
+def _ask_all(p: Plan, clip: Any, record: Array, now: int, shared: Array) -> None:
+    """The activations of the whole interface."""
+    one = record.dtype.type(1)
+    raw = _part(record, p.raw_at + now * p.F_stride, p.F)
+    if p.clipped == 1:
+        _clip(clip, raw, _part(shared, p.raw_g, p.F))
+        raw = _part(shared, p.raw_g, p.F)
+    for h in range(p.R + p.W):
+        own = _part(raw, _raw_start(p, h), p.raw_read)
+        ask = _part(record, _ask_at(p, h, now), p.ask_read)
+        _activate(own, ask, p.M, p.r, p.raw_read, p.key_tanh, p.soft_shift)
+        if h >= p.R:
+            own = _part(raw, _raw_start(p, h) + p.raw_read, p.raw_write - p.raw_read)  # erase, add, gate
+            ask = _part(record, _ask_at(p, h, now) + p.ask_read, 2 * p.M + 1)
+            _sigmoid_all(own, _part(ask, 0, p.M))
+            if p.add_kind == 0:
+                _copy(_part(own, p.M, p.M), _part(ask, p.M, p.M))
+            elif p.add_kind == 1:
+                _tanh_all(_part(own, p.M, p.M), _part(ask, p.M, p.M))
+            else:
+                _sigmoid_all(_part(own, p.M, p.M), _part(ask, p.M, p.M))
+            ask[2 * p.M] = _sigmoid(own[2 * p.M], one) if p.write_gate == 1 else one
+
+
+@inlined
+def _memory_step(
+    p: Plan, clip: Any, record: Array, work: Array, shared: Array, now: int, following: int, n: int
+) -> None:
+    """All heads on the tape of one row, in the order of the specification."""
+    _ask_all(p, clip, record, now, shared)
+    tape, spare = _tape_at(p, work, p.memory_w, n), _spare(p, shared, n)
+    for turn in range(2):
+        writing = turn == 0 if p.read_after_write == 1 else turn == 1
+        seen = now if writing or p.read_after_write == 0 else following
+        first, last = (p.R, p.R + p.W) if writing else (0, p.R)
+        for h in range(first, last):
+            head = _head(p, record, h, now, following, seen, n)
+            _address(head, spare, tape, p.r)
+            if not writing:
+                _weigh_slots(head.weighting, tape, _part(work, p.reads_w + h * p.M, p.M))
+        if writing:
+            _write_step(p, record, now, following, tape, _part(record, p.norms_at + following * p.N, n), shared)
+
+
+@inlined
+def _write_step_back(p: Plan, record: Array, work: Array, shared: Array, t: int, tape: Tape, d_tape: Tape) -> None:
+    """Backward of Eqs. 3 and 4, of the write gates and of the activations of erase and add."""
+    zero, one = record.dtype.type(0), record.dtype.type(1)
+    weightings_at = p.weighting_at + ((t + 1) * (p.R + p.W) + p.R) * p.N
+    weightings, d_weightings = (
+        _part(record, weightings_at, p.W * p.N),
+        _part(work, p.d_weighting_w + p.R * p.N, p.W * p.N),
+    )
+    effective, d_effective = weightings, d_weightings
+    if p.write_gate == 1:
+        effective, d_effective = _part(shared, p.effective_g, p.W * p.N), _part(shared, p.d_effective_g, p.W * p.N)
+        _effective(p, record, t, t + 1, tape.n, effective)
         _fill_zero(d_effective)
-    effective = _effective(p, record, t, t + 1, n, shared)
-    d_memory = _part(work, p.d_memory_w, p.M * n)
+    asks = _part(record, _ask_at(p, p.R, t) + p.ask_read, p.W * p.ask_write - p.ask_read)
+    d_raws = _part(work, p.d_raw_w + _raw_start(p, p.R) + p.raw_read, p.W * p.raw_write - p.raw_read)
     if p.W == 1:
-        erase, d_erase = (
-            _part(asks, p.ask_read, asks.size - (p.ask_read)),
-            _part(d_raws, p.raw_read, d_raws.size - (p.raw_read)),
-        )
-        _write_back_one(
-            memory,
-            d_memory,
-            n,
-            effective,
-            d_effective,
-            _part(erase, 0, p.M),
-            _part(erase, p.M, 2 * p.M - p.M),
-            _part(d_erase, 0, p.M),
-            _part(d_erase, p.M, 2 * p.M - p.M),
-        )
+        erase, add, d_erase, d_add = asks, _part(asks, p.M, p.M), _part(d_raws, 0, p.M), _part(d_raws, p.M, p.M)
+        _write_back(tape, d_tape, effective, d_effective, erase, add, d_erase, d_add)
     else:
-        _write_back(
-            memory,
-            d_memory,
-            n,
-            p.M,
-            effective,
-            d_effective,
-            p.N,
-            p.W,
-            asks,
-            p.ask_write,
-            d_raws,
-            p.raw_write,
-            p.ask_read,
-            p.raw_read,
-            _part(shared, p.before_g, p.W * SLOT_BLOCK),
-            _part(shared, p.after_g, SLOT_BLOCK),
+        before, after = _part(shared, p.before_g, p.W * SLOT_BLOCK), _part(shared, p.after_g, SLOT_BLOCK)
+        _write_back_many(
+            tape, d_tape, effective, d_effective, p.N, p.W, asks, p.ask_write, d_raws, p.raw_write, before, after
         )
     for h in range(p.W):
-        ask = _part(
-            asks, h * p.ask_write + p.ask_read, (h + 1) * p.ask_write - (h * p.ask_write + p.ask_read)
-        )  # erase, add, gate
-        d_raw = _part(d_raws, h * p.raw_write + p.raw_read, (h + 1) * p.raw_write - (h * p.raw_write + p.raw_read))
+        ask, d_raw = _part(asks, h * p.ask_write, 2 * p.M + 1), _part(d_raws, h * p.raw_write, 2 * p.M + p.write_gate)
         for m in range(p.M):
             d_raw[m] *= ask[m] * (one - ask[m])
         for m in range(p.M, 2 * p.M):
@@ -1699,611 +1493,430 @@ def _write_step_back(p: Plan, record: Array, work: Array, shared: Array, t: int,
             elif p.add_kind == 2:
                 d_raw[m] *= ask[m] * (one - ask[m])
         if p.write_gate == 1:
-            g = ask[2 * p.M]
-            w_at = p.weighting_at + ((t + 1) * H + p.R + h) * p.N
-            w, d_e = _part(record, w_at, n), _part(d_effective, h * p.N, n)
-            d_w = _part(d_weightings, h * p.N, n)
-            d_g = zero
-            for i in range(n):
-                d_g += d_e[i] * w[i]
-                d_w[i] += g * d_e[i]
+            g, d_g = ask[2 * p.M], zero
+            for i in range(h * p.N, h * p.N + tape.n):
+                d_g += d_effective[i] * weightings[i]
+                d_weightings[i] += g * d_effective[i]
             d_raw[2 * p.M] = d_g * g * (one - g)
 
 
-@compiled
+@inlined
 def _memory_step_back(p: Plan, clip: Any, record: Array, work: Array, shared: Array, t: int, n: int) -> None:
     """Backward of `_memory_step`: gradients of the interface, of the memory and of the weightings before the step."""
-    raw = _part(record, p.raw_at + t * p.F_stride, p.F)
-    seen = _clip(p, clip, raw, _part(shared, p.raw_g, p.F))
-    size = p.M * n
-    at = p.replay_w + (t % p.segment) * p.M * p.N
-    before = _part(work, at, size)
-    after = _part(work, at + p.M * p.N, size)
-    if p.read_after_write == 1:
-        for h in range(p.R):
-            _find_back(p, seen, record, work, shared, h, t, n, after, t + 1)
-    if p.W > 0:
-        _write_step_back(p, record, work, shared, t, n, before)
-        for h in range(p.R, p.R + p.W):
-            _find_back(p, seen, record, work, shared, h, t, n, before, t)
-    if p.read_after_write == 0:
-        for h in range(p.R):
-            _find_back(p, seen, record, work, shared, h, t, n, before, t)
+    raw, seen_raw = _part(record, p.raw_at + t * p.F_stride, p.F), _part(record, p.raw_at + t * p.F_stride, p.F)
     if p.clipped == 1:
-        d_raw = _part(work, p.d_raw_w, p.F)
+        seen_raw = _part(shared, p.raw_g, p.F)
+        _clip(clip, raw, seen_raw)
+    at = p.replay_w + (t % p.segment) * p.M * p.N
+    before, after = _tape_at(p, work, at, n), _tape_at(p, work, at + p.M * p.N, n)
+    d_tape, spare = _tape_at(p, work, p.d_memory_w, n), _spare(p, shared, n)
+    d_ask, d_read = _part(shared, p.d_ask_g, p.ask_read), _part(shared, p.zeros_g, p.M)
+    for turn in range(2):
+        writing = turn == 1 if p.read_after_write == 1 else turn == 0
+        if writing and p.W > 0:
+            _write_step_back(p, record, work, shared, t, before, d_tape)
+        late = not writing and p.read_after_write == 1
+        first, last = (p.R, p.R + p.W) if writing else (0, p.R)
+        for h in range(first, last):
+            tape = after if late else before
+            d_weighting = _part(work, p.d_weighting_w + h * p.N, n)
+            d_read = _part(shared, p.zeros_g, p.M)
+            if not writing:
+                d_read = _part(work, p.d_reads_w + h * p.M, p.M)
+                _weigh_rows(d_read, tape, d_weighting)
+            head = _head(p, record, h, t, t + 1, t + 1 if late else t, n)
+            _address_back(head, spare, tape, p.r, d_tape, d_weighting, d_read, d_ask)
+            own, d_own = (
+                _part(seen_raw, _raw_start(p, h), p.raw_read),
+                _part(work, p.d_raw_w + _raw_start(p, h), p.raw_read),
+            )
+            _activate_back(own, head.ask, d_ask, d_own, p.M, p.r, p.raw_read, p.key_tanh, p.soft_shift)
+    if p.clipped == 1:
         for i in range(p.F):
             if raw[i] > clip or raw[i] < -clip:
-                d_raw[i] = record.dtype.type(0)
+                work[p.d_raw_w + i] = record.dtype.type(0)
 
 
 @compiled
 def _replay(p: Plan, record: Array, work: Array, shared: Array, t: int, n: int) -> None:
-    """The memories before step t's segment's steps up to t, and after t: the same writes as in the forward pass."""
+    """The memories before the steps of t's segment up to t, and after t: the same writes as in the forward pass."""
     size = p.M * n
     begin = t - t % p.segment
-    at = p.memory_at + (t // p.segment) * p.M * p.N
-    _copy(_part(record, at, size), _part(work, p.replay_w, size))
+    _copy(_part(record, p.memory_at + (t // p.segment) * p.M * p.N, size), _part(work, p.replay_w, size))
     for k in range(t - begin + p.read_after_write):
         at = p.replay_w + k * p.M * p.N
-        memory = _part(work, at + p.M * p.N, size)
-        _copy(_part(work, at, size), memory)
+        tape = _tape_at(p, work, at + p.M * p.N, n)
+        _copy(_part(work, at, size), tape.entries)
         if p.W > 0:
-            _write_step(p, record, begin + k, begin + k + 1, n, memory, _part(shared, p.spare_g, n), shared)
+            _write_step(p, record, begin + k, begin + k + 1, tape, _part(shared, p.spare_g, n), shared)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# A group
-
-
-class Group(NamedTuple):
-    """The rows of a group, the longest first, and the memory that they work in."""
-
-    rows: int
-    order: Array  # their places in the batch
-    lengths: Array
-    slots: Array
-    records: Array  # [rows * record]
-    works: Array  # [rows * work]
-    shared: Array
+# The rows of a group
 
 
 @inlined
-def _group(p: Plan, table: Array, scratch: Array, integers: Array, seed: int, group: int) -> Group:
+def _sort_rows(p: Plan, table: Array, integers: Array, seed: int, group: int) -> int:
+    """How many rows there are; into `integers` their places in the batch, lengths and slots, the longest row first."""
     first = group * p.rows
     rows = min(p.rows, p.B - first)
-    order, lengths, slots = (
-        _part(integers, 0, rows),
-        _part(_part(integers, GROUP_ROWS, integers.size - GROUP_ROWS), 0, rows),
-        _part(_part(integers, 2 * GROUP_ROWS, integers.size - (2 * GROUP_ROWS)), 0, rows),
-    )
-    all_lengths = _part(_array_at(table[LENGTHS], order, p.S * p.B), seed * p.B, (seed + 1) * p.B - seed * p.B)
-    all_slots = _part(_array_at(table[SLOTS], order, p.S * p.B), seed * p.B, (seed + 1) * p.B - seed * p.B)
-    for i in range(rows):  # insertion sort
+    lengths = _part(_array_at(table[LENGTHS], integers, p.S * p.B), seed * p.B, p.B)
+    slots = _part(_array_at(table[SLOTS], integers, p.S * p.B), seed * p.B, p.B)
+    for i in range(rows):  # insertion sort, stable
         j = i
-        length = all_lengths[first + i]
-        while j > 0 and lengths[j - 1] < length:
-            order[j], lengths[j] = order[j - 1], lengths[j - 1]
+        while j > 0 and integers[GROUP_ROWS + j - 1] < lengths[first + i]:
+            integers[j], integers[GROUP_ROWS + j] = integers[j - 1], integers[GROUP_ROWS + j - 1]
             j -= 1
-        order[j], lengths[j] = first + i, length
+        integers[j], integers[GROUP_ROWS + j] = first + i, lengths[first + i]
     for i in range(rows):
-        slots[i] = all_slots[order[i]]
-    at = p.rows * p.work
-    works = _part(scratch, 0, at)
-    shared = _part(scratch, at, p.shared)
-    own = _part(scratch, at + p.shared, scratch.size - (at + p.shared))
+        integers[2 * GROUP_ROWS + i] = slots[integers[i]]
+    return rows
+
+
+@inlined
+def _records(p: Plan, table: Array, scratch: Array, seed: int, group: int) -> Array:
+    """The records of the group's rows: in `kept`, or in scratch memory behind the working memory."""
+    at = GAP + p.rows * p.work + p.shared
+    found: Array = _part(scratch, at, scratch.size - at)
     if p.keep == 1:
-        own = _part(
-            _array_at(table[KEPT], scratch, p.S * p.B * p.record),
-            (seed * p.B + first) * p.record,
-            _array_at(table[KEPT], scratch, p.S * p.B * p.record).size - ((seed * p.B + first) * p.record),
-        )
-    records = _part(own, 0, rows * p.record)
-    return Group(rows, order, lengths, slots, records, works, shared)
+        at = (seed * p.B + group * p.rows) * p.record
+        found = _part(_array_at(table[KEPT], scratch, p.S * p.B * p.record), at, p.S * p.B * p.record - at)
+    return found
 
 
-@compiled
-def _start_row(p: Plan, table: Array, at: int, n: int, record: Array, work: Array, shared: Array) -> None:
+@inlined
+def _start_row(p: Plan, table: Array, at: int, n: int, record: Array, work: Array) -> None:
     """The initial state of a row, from where it starts."""
-    real = record.dtype.type
-    H = p.R + p.W
-    memory = _part(work, p.memory_w, p.M * n)
-    _load_state(
-        p,
-        table,
-        STATE,
-        at,
-        n,
-        shared,
-        memory,
-        _part(record, p.weighting_at, H * p.N),
-        _part(work, p.reads_w, p.R * p.M),
-        _part(work, p.hidden_w, p.L * p.C),
-    )
+    tape = _tape_at(p, work, p.memory_w, n)
+    weightings = _part(record, p.weighting_at, (p.R + p.W) * p.N)
+    reads, hidden = _part(work, p.reads_w, p.R * p.M), _part(work, p.hidden_w, p.L * p.C)
+    _load_state(p, table, STATE, at, tape, weightings, reads, hidden)
     if p.lstm == 1:
-        cells = _array_at(table[STATE + 5], shared, p.S * p.B * p.L * p.C)
+        cells = _state_part(p, table, STATE + 5, at, p.L * p.C, work)
         for layer in range(p.L):
-            to = p.cells_at + layer * (p.steps + 1) * p.C
-            _copy(
-                _part(cells, (at * p.L + layer) * p.C, cells.size - ((at * p.L + layer) * p.C)), _part(record, to, p.C)
-            )
-    limit, epsilon = real(_norm_limit(shared)), real(equations.NORM_EPSILON)
-    _slot_norms(memory, n, p.M, limit, epsilon, _part(record, p.norms_at, n))
+            _copy(_part(cells, layer * p.C, p.C), _part(record, p.cells_at + layer * (p.steps + 1) * p.C, p.C))
+    _slot_norms(tape, _part(record, p.norms_at, n))
 
 
-@compiled
-def _first_input(p: Plan, x: Array, record: Array, work: Array, now: int) -> None:
+@inlined
+def _set_one(x: Array, at: int) -> None:
+    """The input's one for the bias, and zeros behind it."""
+    _fill_zero(_part(x, at, x.size - at))
+    x[at] = x.dtype.type(1)
+
+
+@inlined
+def _first_input(p: Plan, table: Array, step: int, record: Array, work: Array, now: int) -> None:
     """[x; reads; hidden; 1]"""
-    v = _part(
-        record, p.v_at + now * p.first_stride, p.v_at + (now + 1) * p.first_stride - (p.v_at + now * p.first_stride)
-    )
-    _set_one(v, p.first_width)
+    reads = p.R * p.M
+    x = _part(_array_at(table[INPUTS], record, p.S * p.T * p.B * p.I), step * p.I, p.I)
+    v = _part(record, _input_at(p, 0, now), p.first_stride)
     _copy(x, _part(v, 0, p.I))
-    _copy(_part(work, p.reads_w, p.R * p.M), _part(v, p.I, p.R * p.M))
+    _copy(_part(work, p.reads_w, reads), _part(v, p.I, reads))
     if p.lstm == 1:
-        _copy(_part(work, p.hidden_w, p.C), _part(v, p.I + p.R * p.M, p.first_width - (p.I + p.R * p.M)))
+        _copy(_part(work, p.hidden_w, p.C), _part(v, p.I + reads, p.C))
+    _set_one(v, p.first_width)
 
 
-@compiled
+@inlined
 def _layer_output(p: Plan, layer: int, record: Array, work: Array, now: int, following: int) -> None:
     """The controller's nonlinearity, and its result handed on to the next layer or to the summary."""
-    at = p.gates_at + (layer * p.steps + now) * p.gates_stride
-    gates = _part(record, at, p.gates)
-    hidden = _part(work, p.hidden_w + layer * p.C, p.hidden_w + (layer + 1) * p.C - (p.hidden_w + layer * p.C))
+    gates = _part(record, p.gates_at + (layer * p.steps + now) * p.gates_stride, p.gates)
+    hidden = _part(work, p.hidden_w + layer * p.C, p.C)
     if p.lstm == 1:
-        cell_at = p.cells_at + layer * (p.steps + 1) * p.C
-        tanh_at = p.tanh_at + (layer * p.steps + now) * p.C
-        _lstm_cell(
-            gates,
-            _part(record, cell_at + now * p.C, cell_at + (now + 1) * p.C - (cell_at + now * p.C)),
-            _part(record, cell_at + following * p.C, cell_at + (following + 1) * p.C - (cell_at + following * p.C)),
-            _part(record, tanh_at, p.C),
-            hidden,
-        )
+        cells_at = p.cells_at + layer * (p.steps + 1) * p.C
+        cell, new_cell = _part(record, cells_at + now * p.C, p.C), _part(record, cells_at + following * p.C, p.C)
+        _lstm_cell(gates, cell, new_cell, _part(record, p.tanh_at + (layer * p.steps + now) * p.C, p.C), hidden)
     else:
-        _tanh_all(gates, gates)
-        _copy(gates, hidden)
+        _tanh_all(gates, hidden)
+        _copy(hidden, gates)
     if layer + 1 < p.L:
-        at = _input_at(p, layer + 1, now)
-        v = _part(record, at, p.next_stride)
-        _set_one(v, p.next_width)
+        v = _part(record, _input_at(p, layer + 1, now), p.next_stride)
         _copy(hidden, _part(v, 0, p.C))
         if p.lstm == 1:
-            _copy(
-                _part(work, p.hidden_w + (layer + 1) * p.C, work.size - (p.hidden_w + (layer + 1) * p.C)),
-                _part(v, p.C, 2 * p.C - p.C),
-            )
+            _copy(_part(work, p.hidden_w + (layer + 1) * p.C, p.C), _part(v, p.C, p.C))
+        _set_one(v, p.next_width)
     else:
-        to = p.summary_at + now * p.summary
-        _set_one(_part(record, to, p.hidden_stride), p.C)
-        _copy(hidden, _part(record, to, p.C))
+        v = _part(record, p.summary_at + now * p.summary, p.hidden_stride)
+        _copy(hidden, _part(v, 0, p.C))
+        _set_one(v, p.C)
+
+
+@inlined
+def _keep_memory(p: Plan, t: int, record: Array, work: Array, n: int) -> None:
+    """The memory as it stands before every `segment`-th step."""
+    if p.time_mask != 1 and t % p.segment == 0:
+        size = p.M * n
+        _copy(_part(work, p.memory_w, size), _part(record, p.memory_at + (t // p.segment) * p.M * p.N, size))
+
+
+@inlined
+def _note_reads(p: Plan, record: Array, work: Array, now: int) -> None:
+    """The reads into the summary, which the output layer sees."""
+    reads = _part(record, p.summary_at + now * p.summary + p.hidden_stride, p.summary - p.hidden_stride)
+    _fill_zero(reads)
+    _copy(_part(work, p.reads_w, p.R * p.M), _part(reads, 0, p.R * p.M))
+
+
+@inlined
+def _cost(p: Plan, table: Array, step: int, logits: Array) -> float:
+    """Binary cross-entropy of one step; the logits become the gradients of the mean cost over the batch."""
+    zero, one, batch = logits.dtype.type(0), logits.dtype.type(1), logits.dtype.type(p.B)
+    weight = _array_at(table[MASK], logits, p.S * p.T * p.B)[step]
+    cost = 0.0
+    if weight == 0:
+        _fill_zero(logits)
+        return cost
+    targets = _part(_array_at(table[TARGETS], logits, p.S * p.T * p.B * p.O), step * p.O, p.O)
+    for o in range(p.O):
+        x = logits[o]
+        positive = zero if x < 0 else x  # NaN passes
+        cost += (positive - x * targets[o]) + math.log1p(math.exp(-abs(x)))
+        logits[o] = weight * (_sigmoid(x, one) - targets[o]) / batch
+    weighted: float = cost * weight
+    return weighted
+
+
+@inlined
+def _give_outputs(p: Plan, table: Array, step: int, record: Array, now: int) -> None:
+    outputs = _array_at(table[OUTPUTS], record, p.S * p.T * p.B * p.O)
+    _copy(_part(record, p.logits_at + now * p.logits_stride, p.O), _part(outputs, step * p.O, p.O))
+
+
+@inlined
+def _finish_row(
+    p: Plan, table: Array, seed: int, b: int, length: int, n: int, cost: float, record: Array, work: Array
+) -> None:
+    """What a row leaves behind: its cost, or its final state and zeros for outputs beyond its length."""
+    at = seed * p.B + b
+    if p.loss == 1:
+        mask = _array_at(table[MASK], work, p.S * p.T * p.B)
+        for t in range(length, p.T):  # logits there are zeros
+            cost += mask[(seed * p.T + t) * p.B + b] * p.O * math.log(2.0)
+        _array_at(table[COSTS], work, p.S * p.B)[at] = cost
+        return
+    outputs = _array_at(table[OUTPUTS], work, p.S * p.T * p.B * p.O)
+    for t in range(length, p.T):
+        _fill_zero(_part(outputs, ((seed * p.T + t) * p.B + b) * p.O, p.O))
+    last = length & p.time_mask
+    weightings = _part(record, p.weighting_at + last * (p.R + p.W) * p.N, (p.R + p.W) * p.N)
+    reads, hidden = _part(work, p.reads_w, p.R * p.M), _part(work, p.hidden_w, p.L * p.C)
+    _store_state(p, table, STATE, FINAL, at, _tape_at(p, work, p.memory_w, n), weightings, reads, hidden)
+    if p.lstm == 1:
+        cells = _state_part(p, table, FINAL + 5, at, p.L * p.C, work)
+        for layer in range(p.L):
+            cell_at = p.cells_at + (layer * (p.steps + 1) + last) * p.C
+            _copy(_part(record, cell_at, p.C), _part(cells, layer * p.C, p.C))
+
+
+@inlined
+def _start_back(p: Plan, table: Array, at: int, n: int, work: Array) -> None:
+    """Gradients of a row's final state, from where the backward pass starts."""
+    d_tape = _tape_at(p, work, p.d_memory_w, n)
+    d_weightings = _part(work, p.d_weighting_w, (p.R + p.W) * p.N)
+    d_reads, d_hidden = _part(work, p.d_reads_w, p.R * p.M), _part(work, p.d_hidden_w, p.L * p.C)
+    d_cell = _part(work, p.d_cell_w, p.L * p.C)
+    _fill_zero(d_hidden)
+    # Gradients of outputs are padded to eights: what is never written must be zero.
+    _fill_zero(_part(work, p.d_logits_w, p.logits_stride))
+    _fill_zero(_part(work, p.d_raw_w, p.F_stride))
+    _fill_zero(_part(work, p.d_gates_w, p.gates_stride))
+    if p.loss == 1:
+        _fill_zero(d_tape.entries)
+        _fill_zero(d_weightings)
+        _fill_zero(d_reads)
+        _fill_zero(d_cell)
+        return
+    _load_state(p, table, D_FINAL, at, d_tape, d_weightings, d_reads, d_hidden)
+    if p.lstm == 1:
+        _copy(_state_part(p, table, D_FINAL + 5, at, p.L * p.C, work), d_cell)
+
+
+@inlined
+def _take_d_logits(p: Plan, table: Array, step: int, record: Array, work: Array, t: int) -> None:
+    d_logits = _part(work, p.d_logits_w, p.O)
+    if p.loss == 1:
+        _copy(_part(record, p.logits_at + t * p.logits_stride, p.O), d_logits)
+    else:
+        _copy(_part(_array_at(table[D_OUTPUTS], work, p.S * p.T * p.B * p.O), step * p.O, p.O), d_logits)
+
+
+@inlined
+def _take_d_summary(p: Plan, work: Array, with_reads: bool) -> None:
+    """Adds the gradients of hidden state and reads that came through the output layer or the interface."""
+    _add(_part(work, p.d_summary_w, p.C), _part(work, p.d_hidden_w + (p.L - 1) * p.C, p.C))
+    if with_reads:
+        reads = p.R * p.M
+        _add(_part(work, p.d_summary_w + p.hidden_stride, reads), _part(work, p.d_reads_w, reads))
+
+
+@inlined
+def _layer_output_back(p: Plan, layer: int, record: Array, work: Array, t: int) -> None:
+    """Gradients of a layer's pre-activations."""
+    gates = _part(record, p.gates_at + (layer * p.steps + t) * p.gates_stride, p.gates)
+    d_hidden, d_gates = _part(work, p.d_hidden_w + layer * p.C, p.C), _part(work, p.d_gates_w, p.gates)
+    if p.lstm == 1:
+        cell = _part(record, p.cells_at + (layer * (p.steps + 1) + t) * p.C, p.C)
+        tanh_cell = _part(record, p.tanh_at + (layer * p.steps + t) * p.C, p.C)
+        _lstm_cell_back(gates, cell, tanh_cell, d_hidden, _part(work, p.d_cell_w + layer * p.C, p.C), d_gates)
+    else:
+        _tanh_layer_back(gates, d_hidden, d_gates)
+
+
+@inlined
+def _input_back(p: Plan, layer: int, work: Array) -> None:
+    """A layer's input gradient, handed to the previous step and to the layer below."""
+    width = p.first_width if layer == 0 else p.next_width
+    d_hidden = _part(work, p.d_hidden_w + layer * p.C, p.C)
+    if p.lstm == 1:
+        _copy(_part(work, p.d_v_w + width - p.C, p.C), d_hidden)
+    else:
+        _fill_zero(d_hidden)
+    if layer > 0:
+        _add(_part(work, p.d_v_w, p.C), _part(work, p.d_hidden_w + (layer - 1) * p.C, p.C))
+    else:
+        _copy(_part(work, p.d_v_w + p.I, p.R * p.M), _part(work, p.d_reads_w, p.R * p.M))
+
+
+@inlined
+def _give_d_inputs(p: Plan, table: Array, step: int, work: Array) -> None:
+    d_inputs = _array_at(table[D_INPUTS], work, p.S * p.T * p.B * p.I)
+    _copy(_part(work, p.d_v_w, p.I), _part(d_inputs, step * p.I, p.I))
+
+
+@inlined
+def _finish_back(p: Plan, table: Array, seed: int, b: int, length: int, n: int, work: Array) -> None:
+    """Gradients of a row's initial state and zeros for those of inputs beyond its length.
+
+    Beyond the row's slots the gradients of the final state (when training, zeros) pass through.
+    """
+    at = seed * p.B + b
+    if p.loss == 0:
+        d_inputs = _array_at(table[D_INPUTS], work, p.S * p.T * p.B * p.I)
+        for t in range(length, p.T):
+            _fill_zero(_part(d_inputs, ((seed * p.T + t) * p.B + b) * p.I, p.I))
+    if table[D_STATE] == 0:  # nobody wants them
+        return
+    old = D_STATE if p.loss == 1 else D_FINAL
+    d_tape, d_weightings = _tape_at(p, work, p.d_memory_w, n), _part(work, p.d_weighting_w, (p.R + p.W) * p.N)
+    d_reads, d_hidden = _part(work, p.d_reads_w, p.R * p.M), _part(work, p.d_hidden_w, p.L * p.C)
+    _store_state(p, table, old, D_STATE, at, d_tape, d_weightings, d_reads, d_hidden)
+    if p.lstm == 1:
+        _copy(_part(work, p.d_cell_w, p.L * p.C), _state_part(p, table, D_STATE + 5, at, p.L * p.C, work))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The two functions that Python calls: forward and backward pass of group `group` of seed `seed`.
+#   sizes: a Plan. table: addresses. scratch: working memory, of the type of all numbers. integers, costs: of rows.
 
 
 def _run_forward_python(
     sizes: Array, table: Array, clip: float, scratch: Array, integers: Array, costs: Array, seed: int, group: int
 ) -> None:
-    """Forward pass of group `group` of seed `seed`. `scratch` sets the type of all numbers."""
-    p = Plan(*to_fixed_tuple(sizes, PLAN_SIZE))
-    rows, order, lengths, slots, records, works, shared = _group(p, table, scratch, integers, seed, group)
+    p = Plan(*fixed_tuple(sizes, PLAN_SIZE))
+    rows = _sort_rows(p, table, integers, seed, group)
+    order, lengths, slots = integers, _part(integers, GROUP_ROWS, rows), _part(integers, 2 * GROUP_ROWS, rows)
+    works, shared = _part(scratch, GAP, p.rows * p.work), _part(scratch, GAP + p.rows * p.work, p.shared)
+    records = _records(p, table, scratch, seed, group)
     limit = scratch.dtype.type(clip)
-    _pack_all(
-        p, _part(_array_at(table[PARAMETERS], shared, p.S * p.P), seed * p.P, (seed + 1) * p.P - seed * p.P), shared
-    )
-    inputs = _array_at(table[INPUTS], shared, p.S * p.T * p.B * p.I)
-    costs[:] = 0
+    _pack_all(p, table, seed, shared)
     for row in range(rows):
-        _start_row(
-            p,
-            table,
-            seed * p.B + order[row],
-            slots[row],
-            _part(records, row * p.record, p.record),
-            _part(works, row * p.work, p.work),
-            shared,
-        )
+        costs[row] = 0.0
+        record, work = _part(records, row * p.record, p.record), _part(works, row * p.work, p.work)
+        _start_row(p, table, seed * p.B + order[row], slots[row], record, work)
     active = rows
     for t in range(lengths[0]):
         now, following = t & p.time_mask, (t + 1) & p.time_mask
+        step = (seed * p.T + t) * p.B
         while lengths[active - 1] <= t:
             active -= 1
         for row in range(active):
-            step = (seed * p.T + t) * p.B + order[row]
-            _first_input(
-                p,
-                _part(inputs, step * p.I, (step + 1) * p.I - step * p.I),
-                _part(records, row * p.record, p.record),
-                _part(works, row * p.work, p.work),
-                now,
-            )
-            if p.time_mask != 1 and t % p.segment == 0:
-                size = p.M * slots[row]
-                to = p.memory_at + (t // p.segment) * p.M * p.N
-                _copy(_part(works, row * p.work + p.memory_w, size), _part(records, row * p.record + to, size))
+            record, work = _part(records, row * p.record, p.record), _part(works, row * p.work, p.work)
+            _first_input(p, table, step + order[row], record, work, now)
+            _keep_memory(p, t, record, work, slots[row])
         for layer in range(p.L):
             gates_at = p.gates_at + (layer * p.steps + now) * p.gates_stride
             _apply(p, layer, shared, records, _input_at(p, layer, now), gates_at, active)
             for row in range(active):
-                _layer_output(
-                    p,
-                    layer,
-                    _part(records, row * p.record, p.record),
-                    _part(works, row * p.work, p.work),
-                    now,
-                    following,
-                )
-        summary_at = p.summary_at + now * p.summary
+                record, work = _part(records, row * p.record, p.record), _part(works, row * p.work, p.work)
+                _layer_output(p, layer, record, work, now, following)
+        summary_at, logits_at = p.summary_at + now * p.summary, p.logits_at + now * p.logits_stride
         _apply(p, p.L, shared, records, summary_at, p.raw_at + now * p.F_stride, active)
         for row in range(active):
-            _memory_step(
-                p,
-                limit,
-                _part(records, row * p.record, p.record),
-                _part(works, row * p.work, p.work),
-                shared,
-                now,
-                following,
-                slots[row],
-            )
-            reads = _part(
-                records,
-                row * p.record + summary_at + p.hidden_stride,
-                row * p.record + summary_at + p.summary - (row * p.record + summary_at + p.hidden_stride),
-            )
-            _fill_zero(reads)
-            _copy(_part(works, row * p.work + p.reads_w, p.R * p.M), _part(reads, 0, p.R * p.M))
-        logits_at = p.logits_at + now * p.logits_stride
+            record, work = _part(records, row * p.record, p.record), _part(works, row * p.work, p.work)
+            _memory_step(p, limit, record, work, shared, now, following, slots[row])
+            _note_reads(p, record, work, now)
         _apply(p, p.L + 1, shared, records, summary_at, logits_at, active)
         for row in range(active):
-            logits = _part(records, row * p.record + logits_at, p.O)
-            step = (seed * p.T + t) * p.B + order[row]
+            record = _part(records, row * p.record, p.record)
             if p.loss == 1:
-                costs[row] += _cost(p, table, step, logits)
+                costs[row] += _cost(p, table, step + order[row], _part(record, logits_at, p.O))
             else:
-                _copy(
-                    logits,
-                    _part(
-                        _array_at(table[OUTPUTS], shared, p.S * p.T * p.B * p.O),
-                        step * p.O,
-                        (step + 1) * p.O - step * p.O,
-                    ),
-                )
+                _give_outputs(p, table, step + order[row], record, now)
     for row in range(rows):
-        _finish_row(
-            p,
-            table,
-            seed,
-            order[row],
-            lengths[row],
-            slots[row],
-            costs[row],
-            _part(records, row * p.record, p.record),
-            _part(works, row * p.work, p.work),
-            shared,
-        )
-
-
-@compiled
-def _cost(p: Plan, table: Array, step: int, logits: Array) -> float:
-    """Binary cross-entropy of one step; the logits become the gradients of the mean cost over the batch."""
-    one = logits.dtype.type(1)
-    batch = logits.dtype.type(p.B)
-    weight = _array_at(table[MASK], logits, p.S * p.T * p.B)[step]
-    if weight == 0:
-        _fill_zero(logits)
-        return 0.0
-    targets = _part(_array_at(table[TARGETS], logits, p.S * p.T * p.B * p.O), step * p.O, (step + 1) * p.O - step * p.O)
-    cost = 0.0
-    for o in range(p.O):
-        x = logits[o]
-        # max(x, 0) written so that NaN passes
-        cost += ((logits.dtype.type(0) if x < 0 else x) - x * targets[o]) + math.log1p(math.exp(-abs(x)))
-        logits[o] = weight * (_sigmoid(x, one) - targets[o]) / batch
-    return cost * weight
-
-
-@compiled
-def _finish_row(
-    p: Plan,
-    table: Array,
-    seed: int,
-    place: int,
-    length: int,
-    n: int,
-    cost: float,
-    record: Array,
-    work: Array,
-    shared: Array,
-) -> None:
-    """What a row leaves behind: its cost, or its final state and zeros for outputs beyond its length."""
-    at = seed * p.B + place
-    if p.loss == 1:
-        mask = _array_at(table[MASK], shared, p.S * p.T * p.B)
-        for t in range(length, p.T):  # logits there are zeros
-            cost += mask[(seed * p.T + t) * p.B + place] * p.O * math.log(2.0)
-        _array_at(table[COSTS], shared, p.S * p.B)[at] = cost
-        return
-    outputs = _array_at(table[OUTPUTS], shared, p.S * p.T * p.B * p.O)
-    for t in range(length, p.T):
-        step = (seed * p.T + t) * p.B + place
-        _fill_zero(_part(outputs, step * p.O, (step + 1) * p.O - step * p.O))
-    last = length & p.time_mask
-    H = p.R + p.W
-    w_at = p.weighting_at + last * H * p.N
-    _store_state(
-        p,
-        table,
-        STATE,
-        FINAL,
-        at,
-        n,
-        shared,
-        _part(work, p.memory_w, p.M * n),
-        _part(record, w_at, H * p.N),
-        _part(work, p.reads_w, p.R * p.M),
-        _part(work, p.hidden_w, p.L * p.C),
-    )
-    if p.lstm == 1:
-        cells = _array_at(table[FINAL + 5], shared, p.S * p.B * p.L * p.C)
-        for layer in range(p.L):
-            cell_at = p.cells_at + (layer * (p.steps + 1) + last) * p.C
-            _copy(
-                _part(record, cell_at, p.C),
-                _part(cells, (at * p.L + layer) * p.C, (at * p.L + layer + 1) * p.C - ((at * p.L + layer) * p.C)),
-            )
-
-
-@compiled
-def _start_back(p: Plan, table: Array, at: int, n: int, work: Array, shared: Array) -> None:
-    """Gradients of a row's final state, from where the backward pass starts."""
-    H = p.R + p.W
-    d_memory = _part(work, p.d_memory_w, p.M * n)
-    d_weightings = _part(work, p.d_weighting_w, H * p.N)
-    d_reads = _part(work, p.d_reads_w, p.R * p.M)
-    d_hidden = _part(work, p.d_hidden_w, p.L * p.C)
-    d_cell = _part(work, p.d_cell_w, p.L * p.C)
-    _fill_zero(d_hidden)
-    for start in (p.d_logits_w, p.d_raw_w, p.d_gates_w):  # they are padded: what is never written must be zero
-        _fill_zero(_part(work, start, max(p.logits_stride, p.F_stride, p.gates_stride)))
-    if p.loss == 1:
-        _fill_zero(d_memory)
-        _fill_zero(d_weightings)
-        _fill_zero(d_reads)
-        _fill_zero(d_cell)
-        return
-    _load_state(p, table, D_FINAL, at, n, shared, d_memory, d_weightings, d_reads, d_hidden)
-    if p.lstm == 1:
-        _copy(
-            _part(
-                _array_at(table[D_FINAL + 5], shared, p.S * p.B * p.L * p.C),
-                at * p.L * p.C,
-                _array_at(table[D_FINAL + 5], shared, p.S * p.B * p.L * p.C).size - (at * p.L * p.C),
-            ),
-            d_cell,
-        )
-
-
-@compiled
-def _finish_back(p: Plan, table: Array, at: int, n: int, work: Array, shared: Array) -> None:
-    """Gradients of a row's initial state. Beyond its slots those of the final state, or zeros, pass through."""
-    H = p.R + p.W
-    d_cell = _part(work, p.d_cell_w, p.L * p.C)
-    _store_state(
-        p,
-        table,
-        D_STATE if p.loss == 1 else D_FINAL,
-        D_STATE,
-        at,
-        n,
-        shared,
-        _part(work, p.d_memory_w, p.M * n),
-        _part(work, p.d_weighting_w, H * p.N),
-        _part(work, p.d_reads_w, p.R * p.M),
-        _part(work, p.d_hidden_w, p.L * p.C),
-    )
-    if p.lstm == 1:
-        _copy(
-            d_cell,
-            _part(
-                _array_at(table[D_STATE + 5], shared, p.S * p.B * p.L * p.C),
-                at * p.L * p.C,
-                (at + 1) * p.L * p.C - at * p.L * p.C,
-            ),
-        )
-
-
-@compiled
-def _pend(p: Plan, k: int, pair: int, shared: Array, x: Array, d_y: Array) -> None:
-    """Notes that matrix k took x and has the gradient d_y at its output: an outer product to be added later."""
-    w = _matrix(p, k)
-    at = p.pending_g + w.pending + pair * w.stride
-    _copy(x, _part(shared, at, w.stride))
-    at = p.pending_g + w.pending + PENDING * w.stride + pair * w.outs_stride
-    _copy(d_y, _part(shared, at, w.outs_stride))
-
-
-@compiled
-def _flush(p: Plan, pairs: int, shared: Array) -> None:
-    """Adds all pending outer products to the gradients of the weights."""
-    whole = (pairs + 7) // 8 * 8
-    for k in range(p.L + 2):
-        w = _matrix(p, k)
-        at = p.pending_g + w.pending
-        x = _part(shared, at, whole * w.stride)
-        at += PENDING * w.stride
-        d_y = _part(shared, at, whole * w.outs_stride)
-        _fill_zero(_part(x, pairs * w.stride, x.size - (pairs * w.stride)))
-        _fill_zero(_part(d_y, pairs * w.outs_stride, d_y.size - (pairs * w.outs_stride)))
-        to = p.d_packed_g + w.packed
-        _outer_add(d_y, x, whole, w.stride, w.outs_stride, _part(shared, to, w.outs_stride * w.stride))
-
-
-@compiled
-def _layer_output_back(p: Plan, layer: int, record: Array, work: Array, t: int) -> None:
-    """Gradients of a layer's pre-activations."""
-    one = record.dtype.type(1)
-    at = p.gates_at + (layer * p.steps + t) * p.gates_stride
-    gates = _part(record, at, p.gates)
-    d_gates = _part(work, p.d_gates_w, p.gates)
-    d_hidden = _part(work, p.d_hidden_w + layer * p.C, p.d_hidden_w + (layer + 1) * p.C - (p.d_hidden_w + layer * p.C))
-    if p.lstm == 1:
-        cell_at = p.cells_at + (layer * (p.steps + 1) + t) * p.C
-        tanh_at = p.tanh_at + (layer * p.steps + t) * p.C
-        _lstm_cell_back(
-            gates,
-            _part(record, cell_at, p.C),
-            _part(record, tanh_at, p.C),
-            d_hidden,
-            _part(work, p.d_cell_w + layer * p.C, p.d_cell_w + (layer + 1) * p.C - (p.d_cell_w + layer * p.C)),
-            d_gates,
-        )
-    else:
-        for j in range(p.C):
-            d_gates[j] = d_hidden[j] * (one - gates[j] * gates[j])
-
-
-@compiled
-def _input_back(p: Plan, layer: int, work: Array) -> None:
-    """A layer's input gradient, handed to the previous step and to the layer below."""
-    width = p.first_width if layer == 0 else p.next_width
-    d_v = _part(work, p.d_v_w, width)
-    d_hidden = _part(work, p.d_hidden_w + layer * p.C, p.d_hidden_w + (layer + 1) * p.C - (p.d_hidden_w + layer * p.C))
-    if p.lstm == 1:
-        _copy(_part(d_v, width - p.C, d_v.size - (width - p.C)), d_hidden)
-    else:
-        _fill_zero(d_hidden)
-    if layer > 0:
-        _add(
-            d_v,
-            _part(
-                work, p.d_hidden_w + (layer - 1) * p.C, p.d_hidden_w + layer * p.C - (p.d_hidden_w + (layer - 1) * p.C)
-            ),
-        )
-    else:
-        _copy(_part(d_v, p.I, d_v.size - (p.I)), _part(work, p.d_reads_w, p.R * p.M))
+        record, work = _part(records, row * p.record, p.record), _part(works, row * p.work, p.work)
+        _finish_row(p, table, seed, order[row], lengths[row], slots[row], costs[row], record, work)
 
 
 def _run_backward_python(
     sizes: Array, table: Array, clip: float, scratch: Array, integers: Array, costs: Array, seed: int, group: int
 ) -> None:
-    """Backward pass of group `group` of seed `seed`; when training, right after its forward pass in the same scratch."""
-    p = Plan(*to_fixed_tuple(sizes, PLAN_SIZE))
-    rows, order, lengths, slots, records, works, shared = _group(p, table, scratch, integers, seed, group)
+    """When training it follows the forward pass in the same scratch, and finds the packed weights there."""
+    p = Plan(*fixed_tuple(sizes, PLAN_SIZE))
+    rows = _sort_rows(p, table, integers, seed, group)
+    order, lengths, slots = integers, _part(integers, GROUP_ROWS, rows), _part(integers, 2 * GROUP_ROWS, rows)
+    works, shared = _part(scratch, GAP, p.rows * p.work), _part(scratch, GAP + p.rows * p.work, p.shared)
+    records = _records(p, table, scratch, seed, group)
     limit = scratch.dtype.type(clip)
     if p.loss == 0:
-        _pack_all(
-            p, _part(_array_at(table[PARAMETERS], shared, p.S * p.P), seed * p.P, (seed + 1) * p.P - seed * p.P), shared
-        )
+        _pack_all(p, table, seed, shared)
     _fill_zero(_part(shared, p.d_packed_g, p.pending_g - p.d_packed_g))
     _fill_zero(_part(shared, p.zeros_g, p.M))
     for row in range(rows):
-        _start_back(p, table, seed * p.B + order[row], slots[row], _part(works, row * p.work, p.work), shared)
+        _start_back(p, table, seed * p.B + order[row], slots[row], _part(works, row * p.work, p.work))
     pairs = 0
     active = 0
     for t in range(lengths[0] - 1, -1, -1):
+        step = (seed * p.T + t) * p.B
+        summary_at = p.summary_at + t * p.summary
         while active < rows and lengths[active] > t:
             active += 1
         if pairs + active > PENDING:
             _flush(p, pairs, shared)
             pairs = 0
-        summary_at = p.summary_at + t * p.summary
         for row in range(active):
-            d_logits = _part(works, row * p.work + p.d_logits_w, p.O)
-            if p.loss == 1:
-                _copy(
-                    _part(
-                        records,
-                        row * p.record + p.logits_at + t * p.logits_stride,
-                        records.size - (row * p.record + p.logits_at + t * p.logits_stride),
-                    ),
-                    d_logits,
-                )
-            else:
-                step = (seed * p.T + t) * p.B + order[row]
-                _copy(
-                    _part(
-                        _array_at(table[D_OUTPUTS], shared, p.S * p.T * p.B * p.O),
-                        step * p.O,
-                        _array_at(table[D_OUTPUTS], shared, p.S * p.T * p.B * p.O).size - (step * p.O),
-                    ),
-                    d_logits,
-                )
-            _pend(
-                p,
-                p.L + 1,
-                pairs + row,
-                shared,
-                _part(records, row * p.record + summary_at, records.size - (row * p.record + summary_at)),
-                _part(works, row * p.work + p.d_logits_w, works.size - (row * p.work + p.d_logits_w)),
-            )
+            record, work = _part(records, row * p.record, p.record), _part(works, row * p.work, p.work)
+            _take_d_logits(p, table, step + order[row], record, work, t)
+            _pend(p, p.L + 1, pairs + row, shared, record, summary_at, work, p.d_logits_w)
         _apply_back(p, p.L + 1, shared, works, p.d_logits_w, p.d_summary_w, active)
         for row in range(active):
             record, work = _part(records, row * p.record, p.record), _part(works, row * p.work, p.work)
-            _add(
-                _part(work, p.d_summary_w, work.size - (p.d_summary_w)),
-                _part(
-                    work, p.d_hidden_w + (p.L - 1) * p.C, p.d_hidden_w + p.L * p.C - (p.d_hidden_w + (p.L - 1) * p.C)
-                ),
-            )
-            if p.output_width > p.C:
-                d_reads = _part(work, p.d_summary_w + p.hidden_stride, work.size - (p.d_summary_w + p.hidden_stride))
-                _add(d_reads, _part(work, p.d_reads_w, p.R * p.M))
+            _take_d_summary(p, work, p.output_width > p.C)
             if t == lengths[row] - 1 or t % p.segment == p.segment - 1:
                 _replay(p, record, work, shared, t, slots[row])
             _memory_step_back(p, limit, record, work, shared, t, slots[row])
-            _pend(
-                p,
-                p.L,
-                pairs + row,
-                shared,
-                _part(record, summary_at, record.size - summary_at),
-                _part(work, p.d_raw_w, work.size - (p.d_raw_w)),
-            )
+            _pend(p, p.L, pairs + row, shared, record, summary_at, work, p.d_raw_w)
         _apply_back(p, p.L, shared, works, p.d_raw_w, p.d_summary_w, active)
         for row in range(active):
-            work = _part(works, row * p.work, p.work)
-            _add(
-                _part(work, p.d_summary_w, work.size - (p.d_summary_w)),
-                _part(
-                    work, p.d_hidden_w + (p.L - 1) * p.C, p.d_hidden_w + p.L * p.C - (p.d_hidden_w + (p.L - 1) * p.C)
-                ),
-            )
+            _take_d_summary(p, _part(works, row * p.work, p.work), False)
         for layer in range(p.L - 1, -1, -1):
-            v_at = _input_at(p, layer, t)
             for row in range(active):
-                _layer_output_back(
-                    p, layer, _part(records, row * p.record, p.record), _part(works, row * p.work, p.work), t
-                )
-                _pend(
-                    p,
-                    layer,
-                    pairs + row,
-                    shared,
-                    _part(records, row * p.record + v_at, records.size - (row * p.record + v_at)),
-                    _part(works, row * p.work + p.d_gates_w, works.size - (row * p.work + p.d_gates_w)),
-                )
+                record, work = _part(records, row * p.record, p.record), _part(works, row * p.work, p.work)
+                _layer_output_back(p, layer, record, work, t)
+                _pend(p, layer, pairs + row, shared, record, _input_at(p, layer, t), work, p.d_gates_w)
             _apply_back(p, layer, shared, works, p.d_gates_w, p.d_v_w, active)
             for row in range(active):
                 _input_back(p, layer, _part(works, row * p.work, p.work))
         if p.loss == 0:
             for row in range(active):
-                step = (seed * p.T + t) * p.B + order[row]
-                d_inputs = _array_at(table[D_INPUTS], shared, p.S * p.T * p.B * p.I)
-                _copy(
-                    _part(works, row * p.work + p.d_v_w, works.size - (row * p.work + p.d_v_w)),
-                    _part(d_inputs, step * p.I, (step + 1) * p.I - step * p.I),
-                )
+                _give_d_inputs(p, table, step + order[row], _part(works, row * p.work, p.work))
         pairs += active
     if pairs > 0:
         _flush(p, pairs, shared)
     to = (seed * p.groups + group) * p.P
     _unpack_all(p, shared, _part(_array_at(table[D_PARAMETERS], shared, p.S * p.groups * p.P), to, p.P))
     for row in range(rows):
-        if p.loss == 0:
-            d_inputs = _array_at(table[D_INPUTS], shared, p.S * p.T * p.B * p.I)
-            for t in range(lengths[row], p.T):
-                step = (seed * p.T + t) * p.B + order[row]
-                _fill_zero(_part(d_inputs, step * p.I, (step + 1) * p.I - step * p.I))
-        if table[D_STATE] != 0:
-            _finish_back(p, table, seed * p.B + order[row], slots[row], _part(works, row * p.work, p.work), shared)
+        _finish_back(p, table, seed, order[row], lengths[row], slots[row], _part(works, row * p.work, p.work))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -2324,7 +1937,7 @@ _ready: set[torch.dtype] = set()
 _compile_lock = threading.Lock()
 
 
-class _Announcer(event.Listener):  # type: ignore[misc]
+class _Announcer(event.Listener):
     """Says once that the kernel is being compiled; numba raises this event only if the cache did not have it."""
 
     def on_start(self, event: Any) -> None:
@@ -2335,7 +1948,7 @@ class _Announcer(event.Listener):  # type: ignore[misc]
         pass
 
 
-COMPILE_SECONDS = 20
+COMPILE_SECONDS = 25
 
 
 def _make_ready(dtype: torch.dtype) -> None:
@@ -2355,7 +1968,7 @@ def _make_ready(dtype: torch.dtype) -> None:
         _ready.add(dtype)
 
 
-NUMPY_TYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+NUMPY_TYPES: dict[torch.dtype, Any] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -2596,7 +2209,7 @@ class _Offsets:
         self.size = 0
         for name, size in sizes.items():
             self.offsets[name] = self.size
-            self.size += _up(size, 16)
+            self.size += _up(size, 16) + GAP
 
 
 def _up(size: int, step: int) -> int:
@@ -2671,7 +2284,7 @@ def _execute(plan: Plan, sizes: Array, table: dict[int, Tensor], clip: float | N
     addresses = np.zeros(TABLE_SIZE, np.int64)
     for index, tensor in table.items():
         addresses[index] = tensor.data_ptr()
-    size = plan.rows * plan.work + plan.shared + (0 if plan.keep else plan.rows * plan.record)
+    size = 2 * GAP + plan.rows * plan.work + plan.shared + (0 if plan.keep else plan.rows * plan.record)
     limit = math.inf if clip is None else clip
 
     def work(item: tuple[int, int]) -> None:

@@ -63,6 +63,7 @@ def _kernels(plan: Plan, device: torch.device) -> Any:
     return nvrtc.Kernels(source(plan), "scan.cu", device)
 
 
+@functools.cache  # asked before every update
 def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | None:
     """Why not, if not. The length of the tape is not known here; a tape that is too long is refused by the scan."""
     if device.type != "cuda":

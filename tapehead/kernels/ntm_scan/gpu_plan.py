@@ -244,9 +244,11 @@ class Plan:
             placed.append(dataclasses.replace(product, in_registers=held, in_shared=fits))
         return tuple(placed)
 
+    @functools.cache  # noqa: B019
     def shared_bytes(self, backward: bool) -> int:
         return self.working_bytes(backward) + sum(p.in_shared * p.row_bytes for p in self.products(backward))
 
+    @functools.cache  # noqa: B019
     def streamed_floats(self, backward: bool) -> int:
         """Packed weights per seed that do not fit on the chip."""
         return sum(4 * p.streamed * p.active * p.count for p in self.products(backward))
@@ -408,6 +410,6 @@ class Plan:
         lines.append(f"constexpr int PACKED_TOTAL = {packed};")
         return lines
 
-    @property
+    @functools.cached_property
     def gradient_tiles(self) -> int:
         return sum(job["across"] * job["down"] for job in self.gradient_jobs())

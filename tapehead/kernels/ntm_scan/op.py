@@ -7,6 +7,7 @@ once. The backends are imported when first needed: importing this module imports
 Legend as in contract.py; V is the dimension that `vmap` adds. It is folded into S: a vmapped machine is more machines.
 """
 
+import functools
 import importlib
 from typing import Any, cast
 
@@ -34,7 +35,7 @@ def scan(
     """The scan of contract.py on the fused backend of the parameters' device: outputs and final state."""
     check_shapes(spec, parameters, inputs, lengths, slots, state)
     needed = torch.is_grad_enabled() and any(part.requires_grad for part in (parameters, inputs, *state))
-    outputs, *final, _ = _Scan.apply(spec.to_json(), parameters, inputs, lengths, slots, *state, needed)
+    outputs, *final, _ = _run(_Scan, spec.to_json(), parameters, inputs, lengths, slots, *state, needed)
     return outputs, ScanState(*final)
 
 
@@ -138,7 +139,7 @@ def _differentiate(ctx: Any, *d_results: Tensor | None) -> tuple[Tensor | None, 
     shape = (*inputs.shape[:-1], ScanSpec.from_json(ctx.spec).output_size)
     wanted = [inputs.new_zeros(shape) if d_results[0] is None else d_results[0]]
     wanted += [torch.zeros_like(part) if d is None else d for d, part in zip(d_results[1:7], state, strict=True)]
-    d_parameters, d_inputs, *d_state = _ScanBackward.apply(ctx.spec, *tensors, kept, *wanted)
+    d_parameters, d_inputs, *d_state = _run(_ScanBackward, ctx.spec, *tensors, kept, *wanted)
     return (None, d_parameters, d_inputs, None, None, *d_state, None)
 
 
@@ -161,7 +162,7 @@ def _fold(info: Any, in_dims: tuple[int | None, ...], arguments: tuple[Any, ...]
 def _vmap(operator: Any) -> Any:
     def run(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         results = operator(*_fold(info, in_dims, arguments))
-        # The number of seeds is said, not inferred: a feedforward machine's hidden state has no elements to infer it from.
+        # The number of seeds is said, not inferred: a feedforward machine's hidden state has no elements to count.
         seeds = results[0].shape[0] // info.batch_size
         return tuple(part.unflatten(0, (info.batch_size, seeds)) for part in results), (0,) * len(results)
 
@@ -172,12 +173,16 @@ ntm_scan.register_vmap(_vmap(ntm_scan))
 ntm_scan_backward.register_vmap(_vmap(ntm_scan_backward))
 
 
+def _run(function: type[torch.autograd.Function], *arguments: Any) -> tuple[Tensor, ...]:
+    return cast(tuple[Tensor, ...], function.apply(*arguments))
+
+
 class _ScanBackward(torch.autograd.Function):
     """The backward operator, for the same reason as `_Scan`."""
 
     @staticmethod
     def forward(*arguments: Any) -> ScanGradients:
-        return ntm_scan_backward(*arguments)
+        return cast(ScanGradients, ntm_scan_backward(*arguments))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: ScanGradients) -> None:
@@ -191,7 +196,7 @@ class _ScanBackward(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-        return _vmap(_ScanBackward.apply)(info, in_dims, *arguments)
+        return _vmap(functools.partial(_run, _ScanBackward))(info, in_dims, *arguments)
 
 
 class _Scan(torch.autograd.Function):
@@ -199,11 +204,11 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(*arguments: Any) -> ScanResult:
-        return ntm_scan(*arguments)
+        return cast(ScanResult, ntm_scan(*arguments))
 
     setup_context = staticmethod(_save)
     backward = staticmethod(_differentiate)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-        return _vmap(_Scan.apply)(info, in_dims, *arguments)
+        return _vmap(functools.partial(_run, _Scan))(info, in_dims, *arguments)
