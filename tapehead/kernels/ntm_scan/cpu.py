@@ -18,9 +18,11 @@ import functools
 import math
 import os
 import queue
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numba
@@ -30,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import event
+from numba.core.caching import NullCache
 from numba.np.unsafe import ndarray as unsafe
 from torch import Tensor
 
@@ -1933,39 +1935,60 @@ def _entry(function: Any) -> Any:
 
 _run_forward = _entry(_run_forward_python)
 _run_backward = _entry(_run_backward_python)
+ENTRIES = (_run_forward, _run_backward)
 _ready: set[torch.dtype] = set()
 _compile_lock = threading.Lock()
-
-
-class _Announcer(event.Listener):
-    """Says once that the kernel is being compiled; numba raises this event only if the cache did not have it."""
-
-    def on_start(self, event: Any) -> None:
-        if event.data["dispatcher"] is _run_forward:
-            print(f"tapehead: compiling the CPU kernel, once; about {COMPILE_SECONDS} s", file=sys.stderr, flush=True)
-
-    def on_end(self, event: Any) -> None:
-        pass
 
 
 COMPILE_SECONDS = 25
 
 
+def _signature(dtype: torch.dtype) -> tuple[Any, ...]:
+    real = numba.from_dtype(NUMPY_TYPES[dtype])[::1]
+    integers = numba.int64[::1]
+    return integers, integers, numba.float64, real, integers, numba.float64[::1], numba.int64, numba.int64
+
+
 def _make_ready(dtype: torch.dtype) -> None:
-    """Compiles the kernel for a type of numbers, or loads it from the cache."""
+    """Loads the kernel for a type of numbers from the cache, or compiles it."""
     with _compile_lock:
         if dtype in _ready:
             return
-        real = numba.from_dtype(NUMPY_TYPES[dtype])[::1]
-        integers = numba.int64[::1]
-        signature = (integers, integers, numba.float64, real, integers, numba.float64[::1], numba.int64, numba.int64)
-        with event.install_listener("numba:compile", _Announcer()):
-            for function in (_run_forward, _run_backward):
-                try:
-                    function.compile(signature)
-                except OSError:  # the folder of the cache cannot be written to after all; it is compiled, in memory
-                    function.compile(signature)
+        signature = _signature(dtype)
+        missing = [f for f in ENTRIES if f._cache.load_overload(signature, f.targetctx) is None]
+        if missing:
+            print(f"tapehead: compiling the CPU kernel, once; about {COMPILE_SECONDS} s", file=sys.stderr, flush=True)
+            _compile_elsewhere(missing, dtype)
+        for function in ENTRIES:
+            try:
+                function.compile(signature)
+            except OSError:  # the folder of the cache cannot be written to after all; it is compiled, in memory
+                function.compile(signature)
         _ready.add(dtype)
+
+
+def _compile_elsewhere(functions: list[Any], dtype: torch.dtype) -> None:
+    """Fills the cache from other processes, side by side, so that this one runs what the cache holds, as later ones do.
+
+    A process that compiles links a function with its parts as they were compiled one by one; a process that loads it
+    links the copies inside it, which were optimised together with it. They round differently, and a run that is
+    resumed must not. Where there is no cache to fill, every process compiles for itself, and they agree again.
+    """
+    if any(isinstance(function._cache, NullCache) for function in functions):
+        return
+    paths = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
+    processes = []
+    for function in functions:
+        code = f"from tapehead.kernels.ntm_scan import cpu; cpu.compile_here({ENTRIES.index(function)}, '{dtype}')"
+        command = [sys.executable, "-c", code]
+        processes.append(subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, stdin=subprocess.DEVNULL))
+    for process in processes:
+        process.wait()
+
+
+def compile_here(entry: int, dtype: str) -> None:
+    """Compiles one of the entries into the cache; the whole work of a process that `_make_ready` started."""
+    ENTRIES[entry].compile(_signature(getattr(torch, dtype.removeprefix("torch."))))
 
 
 NUMPY_TYPES: dict[torch.dtype, Any] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
