@@ -1,7 +1,7 @@
-"""The gate: every fused backend against the reference in float64. Outputs, final state, every gradient, trace, training step.
+"""The gate: every fused backend against the reference in float64: outputs, state, gradients, trace, training step.
 
-An error is the norm of the difference over the norm of the truth (plus `FLOOR` of an entry's usual size, for truths that
-are zero). Nothing here may be loosened to let a change through: find out what the change did.
+An error is the norm of the difference over the norm of the truth (plus `FLOOR` of an entry's usual size, for truths
+that are zero). Nothing here may be loosened to let a change through: find out what the change did.
 """
 
 import contextlib
@@ -19,17 +19,19 @@ from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState
 
-# What is compared -> the error allowed and the worst seen over 300 random machines (`usual`), in float32 and float64.
-#   float32: machine precision is 6e-8. A machine amplifies it step by step, and its gradients more so.
-#   float64: 1.1e-16, but the reference scales vectors with entries above one before it adds 1e-12 to their squared norms,
-#            and the kernels do not: cosines agree to 1e-12, and gradients that cancel (memory width 1) to fewer digits.
+# What is compared -> the error allowed, and the worst seen on the CPU over 316 random machines (scale 0.25).
+#   float32 rounds at 6e-8. A machine amplifies that step by step, through sharpening above all, and its gradients more
+#   so: the reference itself in float32 is as far off. The worst gradients are those of memories of width 1, whose
+#   cosine is +-1 wherever one looks, so that all that is left of its slope is cancellation.
+#   float64 rounds at 1.1e-16, but the reference scales vectors with entries above one before it adds 1e-12 to their
+#   squared norms, and the kernel does not: cosines agree to 1e-12.
 TOLERANCES = {
-    #            float32: allowed, seen      float64: allowed, seen
-    "outputs": ((4e-5, 0.0), (1e-11, 1.2e-13)),
-    "state": ((4e-5, 0.0), (1e-11, 4.4e-13)),
-    "trace": ((4e-5, 0.0), (1e-11, 3.9e-13)),
-    "gradients": ((2e-3, 0.0), (2e-9, 9.7e-10)),
-    "cost": ((4e-5, 0.0), (1e-11, 0.0)),
+    # kind: float32 (allowed, seen), float64 (allowed, seen)
+    "outputs": ((1e-5, 2.5e-6), (1e-12, 2.6e-13)),
+    "state": ((4e-5, 1.1e-5), (4e-12, 1.1e-12)),
+    "trace": ((3e-5, 8.0e-6), (2e-12, 5.4e-13)),
+    "gradients": ((6e-4, 1.4e-4), (1.7e-10, 4.2e-11)),
+    "cost": ((1e-6, 2.6e-7), (5e-14, 1.2e-14)),
 }
 FLOOR = 1e-4
 
@@ -76,7 +78,7 @@ def make_problem(
     batch: int = 2,
     tape: int = 5,
     seed: int = 0,
-    scale: float = 0.5,
+    scale: float = 0.25,
     memory_scale: float = 1.0,
     ragged: bool = True,
 ) -> Problem:
@@ -190,13 +192,12 @@ def _gradients(values: list[Tensor], variables: list[Tensor], weights: list[Tens
     return [torch.zeros_like(v) if g is None else g for v, g in zip(variables, found, strict=True)]
 
 
-def check(name: str, problem: Problem, dtype: torch.dtype, looser: float = 1.0) -> dict[str, float]:
+def check(name: str, problem: Problem, dtype: torch.dtype) -> None:
     found = errors(dispatch.fused(name), problem, dtype, DEVICES[name])
     column = FLOATS.index(dtype)
-    allowed = {key: TOLERANCES[key.split(".")[0]][column][0] * looser for key in found}
+    allowed = {key: TOLERANCES[key.split(".")[0]][column][0] for key in found}
     wrong = {key: value for key, value in found.items() if not value <= allowed[key]}  # a NaN is wrong, too
     assert not wrong, f"{wrong} for {problem.spec}"
-    return found
 
 
 def supported(name: str, dtype: torch.dtype) -> None:
@@ -330,7 +331,9 @@ def test_agrees_with_the_reference_on_random_machines(backend: str, dtype: torch
     check(backend, make_problem(**shape), dtype)
 
 
-# Name -> what is made extreme. "allowed" loosens the table: rounding is amplified by the size of what is rounded.
+OTHER = small(key_activation="linear", shift="scalar", write_heads=2)
+
+# Name -> what is made extreme.
 EXTREMES: dict[str, dict[str, Any]] = {
     "zero parameters": dict(scale=0.0),
     "zero memory": dict(memory_scale=0.0),
