@@ -1,4 +1,4 @@
-"""Neural Turing Machines (Graves, Wayne, Danihelka 2014): a library, a laboratory and a viewer.
+"""Neural Turing Machines (Graves, Wayne, Danihelka 2014): a library and a laboratory.
 
 >>> import tapehead
 >>> ntm = tapehead.NTM(input_size=9, output_size=8)        # like torch.nn.LSTM

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Annotated, Any, Literal, Union
 
 import tyro
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
 
 from tapehead.words import unknown
 
@@ -32,15 +32,17 @@ class Train:
     controller: Literal["lstm", "feedforward"] = "lstm"
     """The Neural Turing Machine's controller."""
     recipe: Literal["sure", "paper"] = "sure"
-    """sure: what makes every seed learn; paper: the paper's own settings."""
+    """sure: the best settings that we know; paper: the paper's own."""
     seed: int = 0
     """The seed; with --seeds, the first of them."""
     seeds: int = 1
     """How many machines to train side by side, with seeds SEED, SEED + 1, ..."""
     episodes: int | None = None
     """Training sequences of each machine (default: the recipe's)."""
-    early_stop: bool = True
-    """Stop a machine once it is solved, if its recipe does; --no-early-stop trains to the last episode."""
+    early_stop: FlagCreatePairsOff[bool] = False
+    """Stop a machine once it is solved, whatever its recipe does."""
+    no_early_stop: FlagCreatePairsOff[bool] = False
+    """Train every machine to the last episode, whatever its recipe does."""
     learning_rate: float | None = None
     """Default: the recipe's."""
     batch_size: int | None = None
@@ -69,7 +71,7 @@ class Eval:
     episodes: int = 200
     """Sequences of each size."""
     backend: str = "auto"
-    """auto, reference, cpu or gpu."""
+    """auto, reference or cpu."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Tasks:
 
 @dataclasses.dataclass(frozen=True)
 class Doctor:
-    """Check this installation: versions, backends, folders, and a machine that must give the same numbers on each."""
+    """Check this installation: versions, backends, folders, and a machine that must agree with the reference."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 # Added to squared norms. It keeps the cosine of a zero vector at 0 with a finite slope, and is far below the squared
-# norm of a row of the default initial memory (width 20 at 1e-6: 2e-11).
-NORM_EPSILON = 1e-12
+# norm of a row of the default initial memory (2e-11 for width 20 at 1e-6).
+NORM_EPSILON = 1e-18
 
 # Added to weightings under the logarithm of Eq. 9. (w + eps)^gamma is w^gamma to float32 for every weight that matters.
 SHARPEN_EPSILON = 1e-20

@@ -25,7 +25,7 @@ def normal(lead, *shape, seed=0, dtype=F64):
 
 
 def not_small(lead, *shape, seed=0):
-    """Entries of at least 0.3, so that an epsilon of 1e-12 in a squared norm shows at 5e-12 and no more."""
+    """Entries of at least 0.3, so that the epsilon in a squared norm does not show."""
     drawn = normal(lead, *shape, seed=seed)
     return drawn + 0.3 * drawn.sign()
 
@@ -61,7 +61,7 @@ everywhere = pytest.mark.parametrize(
 
 @everywhere
 class TestAgainstLoops:
-    """Errors seen: a few units of the last place, and 2e-12 for the cosine, whose norms carry an epsilon of 1e-12."""
+    """Errors seen: a few units of the last place."""
 
     def test_read(self, lead, sizes):
         heads, slots, width = sizes

@@ -9,14 +9,15 @@ from torch import Tensor
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState
+from tapehead.models.config import NTMConfig
 
 # Largest relative error (norm of the difference over norm of the truth) allowed in float32. Worst seen on the CPU over
 # the machines below and six draws: 7.6e-6.
 TOLERANCE = 3e-5
 
 SPECS = {
-    "LSTM": ScanSpec(input_size=9, output_size=8),
-    "feedforward": ScanSpec(input_size=9, output_size=8, controller="feedforward"),
+    "LSTM": NTMConfig(input_size=9, output_size=8).spec,
+    "feedforward": NTMConfig(input_size=9, output_size=8, controller="feedforward").spec,
     "stacked LSTM, three heads, read first": ScanSpec(
         input_size=5,
         output_size=4,
@@ -81,7 +82,7 @@ def _random_case(spec: ScanSpec, seed: int) -> tuple[Tensor, Tensor, Tensor, Ten
         0.5 * normal(*layers),
     )
     lengths = torch.randint(1, steps + 1, (seeds, batch), generator=draw)
-    slots = torch.full((seeds, batch), tape)
+    slots = torch.randint(tape // 2, tape + 1, (seeds, batch), generator=draw)
     parameters = 0.3 * normal(seeds, spec.parameter_count)
     return parameters, normal(seeds, steps, batch, spec.input_size), lengths, slots, state
 

@@ -16,6 +16,7 @@ import tapehead
 from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
 from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
+from tapehead.commands.options import check_device
 
 if TYPE_CHECKING:
     from tapehead import cli
@@ -25,8 +26,15 @@ SLOW_UPDATES = 2
 
 
 def run(options: "cli.Bench") -> int:
-    if options.device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"--device is {options.device!r}, but torch finds no CUDA device here: use --device cpu.")
+    check_device(options.device)
+    if options.rounds < 1:
+        raise ValueError(f"--rounds is {options.rounds}, but everything must be timed at least once.")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"cannot write to {options.out} ({error.strerror}): choose another folder with --out."
+        ) from error
     console = Console(stderr=True, highlight=False)
     fast = "gpu" if options.device.startswith("cuda") else "cpu"
     console.print(f"The gate: is the {fast} backend right?")
@@ -99,7 +107,6 @@ def _table(rows: list[Row], rounds: int) -> Table:
 
 def _keep(rows: list[Row], curves: dict[str, list[growing.Point]], fast: str, options: "cli.Bench") -> list[Path]:
     """Leave the figures in a dated file, and the growth as a picture beside it."""
-    options.out.mkdir(parents=True, exist_ok=True)
     name = f"{datetime.date.today()}-{fast}"
     device = torch.cuda.get_device_name() if fast == "gpu" else platform.processor() or platform.machine()
     record: dict[str, Any] = {

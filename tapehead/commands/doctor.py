@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tapehead.kernels import dispatch
-from tapehead.kernels.ntm_scan.contract import ScanSpec
+from tapehead.models.config import NTMConfig
 from tapehead.models.ntm import NTM
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _folder() -> tuple[bool, str]:
 
 
 def _backends() -> tuple[bool, str]:
-    spec = ScanSpec(input_size=9, output_size=8)
+    spec = NTMConfig(input_size=9, output_size=8).spec
     says = []
     for name, device in (("cpu", "cpu"), ("gpu", "cuda" if torch.cuda.is_available() else "cpu")):
         reason = dispatch.fused(name).refusal(spec, torch.float32, torch.device(device))

@@ -3,8 +3,11 @@
 import dataclasses
 import inspect
 import math
+import re
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import torch
 
 from tapehead.models.config import NTMConfig
 from tapehead.registry import MODELS, TASKS, resolve
@@ -74,3 +77,13 @@ def _describe(hint: Any) -> str:
     if get_origin(hint) is tuple:
         return f"a list of {len(get_args(hint))} such as [1,20]"
     return WORDS.get(hint, str(hint))
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there."""
+    if not re.fullmatch(r"cpu|cuda(:\d{1,2})?", device):
+        raise ValueError(f"--device is {device!r}, but it must be cpu, cuda or cuda:NUMBER.")
+    found = torch.cuda.device_count()
+    if device != "cpu" and int(device.partition(":")[2] or 0) >= found:
+        there = f"only {found} CUDA devices" if found else "no CUDA device"
+        raise ValueError(f"--device is {device!r}, but torch finds {there} here: use --device cpu.")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import sys
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 
-from tapehead.commands.options import check_options, model_fields, setting_fields, task_fields
+from tapehead.commands.options import check_device, check_options, model_fields, setting_fields, task_fields
 from tapehead.commands.tables import score_table
 from tapehead.evaluation.generalisation import generalisation
 from tapehead.paper.presets import preset
@@ -43,15 +42,17 @@ def configure(options: "cli.Train") -> RunConfig:
     """The run that the options ask for."""
     if options.task not in TASKS:
         raise ValueError(unknown("task", options.task, TASKS))
+    if options.early_stop and options.no_early_stop:
+        raise ValueError("--early-stop and --no-early-stop were both given: give one of them.")
     if options.seeds < 1:
         raise ValueError(f"--seeds is {options.seeds}, but at least 1 machine must be trained.")
     if options.seeds > MOST_SEEDS:
         raise ValueError(f"--seeds is {options.seeds}, but at most {MOST_SEEDS:,} machines are trained side by side.")
-    _check_device(options.device)
+    check_device(options.device)
     name = f"{options.task}-lstm" if options.model == "lstm" else f"{options.task}-ntm-{options.controller}"
     given = {
         "episodes": options.episodes,
-        "early_stop": None if options.early_stop else False,
+        "early_stop": True if options.early_stop else False if options.no_early_stop else None,
         "learning_rate": options.learning_rate,
         "batch_size": options.batch_size,
     }
@@ -77,15 +78,6 @@ def make_trainer(config: RunConfig) -> Trainer:
         raise ValueError(
             f"this machine cannot be made ({reason}): use smaller --model-options or fewer --seeds."
         ) from error
-
-
-def _check_device(device: str) -> None:
-    if not re.fullmatch(r"cpu|cuda(:\d{1,2})?", device):
-        raise ValueError(f"--device is {device!r}, but it must be cpu, cuda or cuda:NUMBER.")
-    found = torch.cuda.device_count()
-    if device != "cpu" and int(device.partition(":")[2] or 0) >= found:
-        there = f"only {found} CUDA devices" if found else "no CUDA device"
-        raise ValueError(f"--device is {device!r}, but torch finds {there} here: use --device cpu.")
 
 
 def _values(options: dict[str, str]) -> dict[str, Any]:
@@ -115,7 +107,9 @@ def _train(trainer: Trainer, folder: Path) -> int:
     resumed = trainer.restore()
     result = run.result
     if result is not None and trainer.finished:
-        console.print(f"This run is finished; its results are in {folder}.", soft_wrap=True)
+        console.print(
+            f"This run is finished ({result['backend']} backend); its results are in {folder}.", soft_wrap=True
+        )
     else:
         _announce(trainer, console, resumed)
         began = time.monotonic()

@@ -1,7 +1,7 @@
 """Every choice that makes a Neural Turing Machine, with its default and the reason for it.
 
-What the paper leaves open is an option here. The defaults of those are what made most seeds learn to copy in our own
-measurements; docs/recipes.md says what each of them does.
+What the paper leaves open is an option here. The defaults are the plainest choice; what helps a task to be learned is
+in its recipe (docs/recipes.md).
 """
 
 import dataclasses
@@ -64,7 +64,9 @@ class NTMConfig:
     order: Order = "write_then_read"
     """write_then_read: reads see what this step wrote; read_then_write: both address the old memory."""
     key_activation: KeyActivation = "linear"
+    """Of the key vectors. The cosine does not see a key's length, so linear loses nothing; tanh bounds the gradient."""
     add_activation: AddActivation = "linear"
+    """Of the add vectors: linear lets the memory hold any value; tanh and sigmoid keep it bounded."""
     output_from: OutputFrom = "hidden_and_reads"
     """What the output layer sees: hidden state and this step's reads, or the hidden state alone."""
     forget_bias: float = 1.0

@@ -86,27 +86,42 @@ class PaperLSTM(SequenceModel):
         if slots is not None:
             raise ValueError("slots were given, but PaperLSTM has no memory: leave them out.")
         x = x.to(self.output_weight.dtype)
-        state = state or self.initial_state(x.shape[1])
-        packed = None if lengths is None else pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
+        state = self.initial_state(x.shape[1]) if state is None else LSTMState(*state)
+        shape = (x.shape[1], self.num_layers, self.hidden_size)
+        if any(tuple(part.shape) != shape for part in state):
+            raise ValueError(f"state has shapes {[tuple(part.shape) for part in state]}, but needs {shape} twice.")
+        by_steps = any(is_vmapped(tensor) for tensor in (x, *state, *self._parameters.values()) if tensor is not None)
+        packed = None
+        if lengths is not None and not by_steps:
+            packed = pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
         if packed is not None and packed.sorted_indices is not None:
             state = LSTMState(*(part[packed.sorted_indices] for part in state))
         data = x if packed is None else packed.data
         below, hiddens, last = data, [], []
         for layer in range(self.num_layers):
-            below, *ends = self._layer(layer, below, state, packed)
+            below, *ends = self._layer(layer, below, state, packed, lengths, by_steps)
             hiddens.append(below)
             last.append(ends)
             below = torch.cat([data, below], dim=-1)
         stacked = torch.stack(hiddens, dim=-2)  # [T, B, L, H], or [all steps, L, H] if packed
         logits = torch.nn.functional.linear(stacked.flatten(-2), self.output_weight, self.output_bias)
         final = LSTMState(*(torch.cat(parts).transpose(0, 1) for parts in zip(*last, strict=True)))
+        if by_steps and lengths is not None:
+            inside = (torch.arange(x.shape[0], device=x.device).unsqueeze(-1) < lengths).unsqueeze(-1)
+            logits, stacked = torch.where(inside, logits, 0.0), torch.where(inside.unsqueeze(-1), stacked, 0.0)
         if packed is not None:
             logits, stacked = (_unpack(part, packed, x.shape[0]) for part in (logits, stacked))
             final = LSTMState(*(part[packed.unsorted_indices] for part in final))
         return logits, final, LSTMTrace(stacked.detach()) if return_trace else None
 
     def _layer(
-        self, layer: int, data: Tensor, state: LSTMState, packed: PackedSequence | None
+        self,
+        layer: int,
+        data: Tensor,
+        state: LSTMState,
+        packed: PackedSequence | None,
+        lengths: Tensor | None,
+        by_steps: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One layer over all steps: its outputs, last hidden and last cell state [1, B, H]."""
         bias = getattr(self, f"bias_{layer}")
@@ -117,22 +132,28 @@ class PaperLSTM(SequenceModel):
             torch.zeros_like(bias),  # torch has two biases, the paper one
         ]
         start = [part[:, layer].unsqueeze(0).contiguous() for part in state]
-        if packed is None and any(is_vmapped(tensor) for tensor in (data, *weights, *start)):
-            return self._layer_by_steps(data, weights, start)
+        if by_steps:
+            return self._layer_by_steps(data, weights, start, lengths)
         if packed is None:
             return torch.lstm(data, start, weights, True, 1, 0.0, self.training, False, False)
         return torch.lstm(data, packed.batch_sizes, start, weights, True, 1, 0.0, self.training, False)
 
     @staticmethod
-    def _layer_by_steps(data: Tensor, weights: list[Tensor], start: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    def _layer_by_steps(
+        data: Tensor, weights: list[Tensor], start: list[Tensor], lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The same in plain operations, because `torch.lstm` has no rule for `torch.func.vmap`."""
         weight_input, weight_hidden, bias, _ = weights
         hidden, cell = start[0][0], start[1][0]
         outputs = []
-        for x in data:
+        for t, x in enumerate(data):
             i, f, g, o = (x @ weight_input.T + hidden @ weight_hidden.T + bias).chunk(4, dim=-1)
-            cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-            hidden = torch.sigmoid(o) * torch.tanh(cell)
+            new_cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+            new_hidden = torch.sigmoid(o) * torch.tanh(new_cell)
+            active = (
+                torch.ones_like(new_cell[:, :1], dtype=torch.bool) if lengths is None else (t < lengths).unsqueeze(-1)
+            )
+            cell, hidden = torch.where(active, new_cell, cell), torch.where(active, new_hidden, hidden)
             outputs.append(hidden)
         return torch.stack(outputs), hidden.unsqueeze(0), cell.unsqueeze(0)
 

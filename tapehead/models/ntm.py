@@ -15,7 +15,7 @@ from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import ScanState, Trace, tree_map
 from tapehead.models.config import NTMConfig
 from tapehead.models.initial import initial_shapes, initial_state
-from tapehead.models.sequence import SequenceModel
+from tapehead.models.sequence import SequenceModel, check_counts
 
 NTMState = ScanState
 
@@ -178,7 +178,10 @@ class NTM(Machine, SequenceModel):
 
     def check_slots(self, most: int) -> None:
         if most > self.config.memory_slots:
-            raise ValueError(f"{most} memory slots were asked for, but the tape has {self.config.memory_slots}.")
+            raise ValueError(
+                f"the recipe trains with up to {most} memory slots, but the tape has {self.config.memory_slots}: "
+                "set other slots, or none."
+            )
 
     def backend_in_use(self) -> str:
         """The backend that this machine runs on where it is now: "reference", "cpu" or "gpu"."""
@@ -203,9 +206,9 @@ class NTM(Machine, SequenceModel):
         backend = self.backend_in_use()
         trace: Trace | None = None
         if return_trace:
-            y, final, trace = dispatch.trace(backend, *given)
-            trace = tree_map(lambda part: part.squeeze(0), trace)
-        else:
+            y, final, traced = dispatch.trace(backend, *given)
+            trace = tree_map(lambda part: part.squeeze(0), traced)
+        if not return_trace or torch.is_grad_enabled():  # a trace carries no gradient, but y and the state do
             y, final = dispatch.scan(backend, *given)
         return y.squeeze(0), ScanState(*(part.squeeze(0) for part in final)), trace
 
@@ -214,8 +217,7 @@ class NTM(Machine, SequenceModel):
         if slots is None:
             return torch.full((batch,), tape, device=device)
         slots = torch.as_tensor(slots, device=device)
-        if slots.shape != (batch,):
-            raise ValueError(f"slots has shape {tuple(slots.shape)}, but there are {batch} sequences.")
+        check_counts("slots", slots, batch)
         low, high = int(slots.min()), int(slots.max())
         if low < 1 or high > tape:
             raise ValueError(f"slots run from {low} to {high}, but must lie between 1 and the tape's {tape}.")

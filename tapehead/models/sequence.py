@@ -94,8 +94,7 @@ class SequenceModel(nn.Module, abc.ABC):
         if lengths is None:
             return None
         lengths = torch.as_tensor(lengths, device=x.device)
-        if lengths.shape != (x.shape[1],):
-            raise ValueError(f"lengths has shape {tuple(lengths.shape)}, but there are {x.shape[1]} sequences.")
+        check_counts("lengths", lengths, x.shape[1])
         if is_vmapped(lengths):
             return lengths  # its values cannot be looked at
         low, high = int(lengths.min()), int(lengths.max())
@@ -161,6 +160,14 @@ class SequenceModel(nn.Module, abc.ABC):
         costs = sequence_cost(logits, targets, mask)
         (gradient,) = torch.autograd.grad(costs.mean(dim=-1).sum(), flat)
         return costs.detach(), gradient
+
+
+def check_counts(name: str, counts: Tensor, batch: int) -> None:
+    """Refuse what is not one whole number for each sequence."""
+    if counts.shape != (batch,) or batch == 0:
+        raise ValueError(f"{name} has shape {tuple(counts.shape)}, but there are {batch} sequences.")
+    if counts.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
+        raise ValueError(f"{name} is {counts.dtype}, but it must hold whole numbers: use torch.int64.")
 
 
 def sequence_cost(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """The fifteen rows of Tables 1 to 3 as presets, each in two recipes.
 
 `paper`: the optimiser, learning rate, clipping, heads, sizes and memory of the paper; what it leaves open is at our
-defaults. `sure`: what makes every seed learn, found by experiment (docs/recipes.md). The task and its scoring are the
-paper's in both.
+defaults. `sure`: the best settings that we know, found by experiment (docs/recipes.md). The task and its scoring are
+the paper's in both.
 """
 
 import dataclasses

@@ -57,7 +57,7 @@ class Trainer:
         if config.slots is not None:
             self.model.check_slots(config.slots[1])
         self.rule = UpdateRule(config.optimiser, config.clip, config.clip_at, config.average)
-        update = dispatch.update_kernel(config.backend, self.device)
+        update = dispatch.update_kernel(self.backend_in_use, self.device)
         self.population = Population(self.model, self.rule, update, list(config.seeds), self.device)
         self.updates = 0
         self.metrics: list[str] = []

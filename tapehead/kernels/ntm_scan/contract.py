@@ -201,12 +201,6 @@ def is_vmapped(tensor: Tensor) -> bool:
     return torch._C._functorch.is_batchedtensor(tensor)
 
 
-def full_slots(state: ScanState) -> Tensor:
-    """The `slots` argument of a scan that uses the whole tape: [S, B]."""
-    shape = state.memory.shape
-    return torch.full(shape[:-2], shape[-2], dtype=torch.int64, device=state.memory.device)
-
-
 class FusedBackend(Protocol):
     """What the module of a fused backend (cpu.py, gpu.py) offers. All tensors on its device, shapes already checked.
 

@@ -14,6 +14,7 @@ kept in one record a row. The same compiled code serves every machine: all sizes
 Everything that is compiled stands in this file, because numba's cache on disk watches one file only.
 """
 
+import collections
 import functools
 import math
 import os
@@ -22,7 +23,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -49,6 +50,10 @@ SLOT_BLOCK = 1024  # slots that a pass over the memory takes at a time, so that 
 PENDING = 64  # (row, step) pairs whose outer products are added to the weights' gradients in one go
 OUTER_BLOCK = 16  # rows of a weight gradient that stay in the first cache while the pairs stream by
 LANES = 16
+# Those of equations.py, written again because numba's cache would not notice a change there.
+NORM_EPSILON = 1e-18
+SHARPEN_EPSILON = 1e-20
+assert (NORM_EPSILON, SHARPEN_EPSILON) == (equations.NORM_EPSILON, equations.SHARPEN_EPSILON)
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 # Numbers between parts of a buffer. Before a vectorised loop LLVM tests whether its arrays are at least four vectors
 # apart; otherwise it takes a scalar loop, which rounds otherwise. With the gap the bits never depend on addresses.
@@ -658,7 +663,7 @@ def _invert_norms(squares: Array, tape: Tape, first: int) -> None:
     """
     _leaf()
     zero, one = squares.dtype.type(0), squares.dtype.type(1)
-    epsilon, limit = squares.dtype.type(equations.NORM_EPSILON), norm_limit(squares)
+    epsilon, limit = squares.dtype.type(NORM_EPSILON), norm_limit(squares)
     huge = zero
     for i in range(squares.size):
         huge += one if squares[i] > limit else zero
@@ -904,7 +909,7 @@ def _interpolate(gate: Any, content: Array, previous: Array, middle: Array) -> N
 @compiled
 def _log_all(x: Array, target: Array) -> None:
     _leaf()
-    epsilon = x.dtype.type(equations.SHARPEN_EPSILON)
+    epsilon = x.dtype.type(SHARPEN_EPSILON)
     for i in range(target.size):
         target[i] = log(x[i] + epsilon)
 
@@ -973,7 +978,7 @@ def _address_back(
         mean += weighting[i] * d_weighting[i]
         mean_log += weighting[i] * logs[i]
     d_shifted = _part(spare.d_ring, r, n)
-    epsilon = ask.dtype.type(equations.SHARPEN_EPSILON)
+    epsilon = ask.dtype.type(SHARPEN_EPSILON)
     for i in range(n):
         d_z = weighting[i] * (d_weighting[i] - mean)
         d_gamma += d_z * (
@@ -1321,7 +1326,7 @@ def _activate(raw: Array, ask: Array, width: int, r: int, raw_size: int, key_tan
         _tanh_all(raw, _part(ask, 0, width))
     else:
         _copy(raw, _part(ask, 0, width))
-    scale, total = one, ask.dtype.type(equations.NORM_EPSILON)
+    scale, total = one, ask.dtype.type(NORM_EPSILON)
     for m in range(width):
         scale = max(scale, abs(ask[m]))
     for m in range(width):
@@ -2033,8 +2038,8 @@ def _compile_elsewhere(functions: list[Any], dtype: torch.dtype) -> None:
         code = f"from tapehead.kernels.ntm_scan import cpu; cpu.compile_here({ENTRIES.index(function)}, '{dtype}')"
         command = [sys.executable, "-c", code]
         processes.append(subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, stdin=subprocess.DEVNULL))
-    for process in processes:
-        process.wait()
+    if any(process.wait() for process in processes):
+        print("tapehead: that failed in a process of its own; compiling in this one.", file=sys.stderr, flush=True)
 
 
 def compile_here(entry: int, dtype: str) -> None:
@@ -2050,36 +2055,41 @@ NUMPY_TYPES: dict[torch.dtype, Any] = {torch.float32: np.dtype(np.float32), torc
 
 
 class _Job:
-    """Work items that any number of threads take in turn. Items are independent, so who takes which changes nothing."""
+    """Work items that any number of threads take in turn. Items are independent, so who takes which changes nothing.
+
+    No locks: taking from a deque and appending to a list are atomic, and a lock that two threads want at the same time
+    puts one to sleep, which on a busy machine costs more than an item.
+    """
 
     def __init__(self, work: Callable[[tuple[int, int]], None], items: list[tuple[int, int]]) -> None:
         self._work = work
-        self._items: Iterator[tuple[int, int]] = iter(items)
-        self._lock = threading.Lock()
-        self._left = len(items)
+        self._items = collections.deque(items)
+        self._results: list[BaseException | None] = []
+        self._count = len(items)
         self._done = threading.Event()
-        self._error: BaseException | None = None
 
     def take_part(self) -> None:
         """Takes items until there are none left."""
-        while True:
-            with self._lock:
-                item = next(self._items, None)
-            if item is None:
+        while self._items:
+            try:
+                item = self._items.popleft()
+            except IndexError:  # another thread was faster
                 return
+            error: BaseException | None = None
             try:
                 self._work(item)
-            except BaseException as error:
-                self._error = error
-            with self._lock:
-                self._left -= 1
-                if self._left == 0:
-                    self._done.set()
+            except BaseException as raised:
+                error = raised
+            self._results.append(error)
+            if len(self._results) == self._count:
+                self._done.set()
 
     def finish(self) -> None:
+        """Waits for the items that other threads took."""
         self._done.wait()
-        if self._error is not None:
-            raise self._error
+        for error in self._results:
+            if error is not None:
+                raise error
 
 
 class _Pool:
@@ -2108,9 +2118,16 @@ class _Pool:
 
 _current_pool: _Pool | None = None
 _pool_lock = threading.Lock()
-os.register_at_fork(
-    after_in_child=lambda: globals().update(_pool_lock=threading.Lock(), _compile_lock=threading.Lock())
-)
+
+
+def _after_fork() -> None:
+    """A child has none of its parent's threads, and a lock that one of them held would never be free again."""
+    global _pool_lock, _compile_lock
+    _pool_lock, _compile_lock = threading.Lock(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _pool(threads: int) -> _Pool:

@@ -25,7 +25,7 @@ constexpr int TEAMS = THREADS / LANES_PER_SLOT;
 constexpr int OUTPUT_WIDTH = UNITS + (OUTPUT_READS ? READS : 0);
 constexpr int UP4_UNITS = (UNITS + 3) / 4 * 4, UP4_INTERFACE = (INTERFACE + 3) / 4 * 4, UP4_TAPE = (TAPE + 3) / 4 * 4;
 constexpr int HEAD_SCALARS = 4 + TAPS;  // per head in shared memory: strength, gate, sharpening, write gate, raw shifts
-constexpr float NORM_EPSILON = 1e-12f, SHARPEN_EPSILON = 1e-20f;
+constexpr float NORM_EPSILON = 1e-18f, SHARPEN_EPSILON = 1e-20f;
 constexpr bool AHEAD = HEADS <= 4;  // load the next step's slot records one step early; many heads lack the registers
 
 #define UNROLL _Pragma("unroll")
