@@ -328,7 +328,7 @@ def test_the_same_command_again_says_that_it_is_finished(run, capsys):
     metrics, weights = (run / "metrics.jsonl").read_bytes(), (run / "result.json").read_bytes()
     assert tapehead(*again(run)) == 0
     said = capsys.readouterr()
-    assert f"This run is finished; its results are in {run}." in said.err
+    assert f"This run is finished (cpu backend); its results are in {run}." in said.err
     assert "0 of 2 seeds solved" in said.out
     assert (run / "metrics.jsonl").read_bytes() == metrics
     assert (run / "result.json").read_bytes() == weights
