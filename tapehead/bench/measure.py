@@ -55,10 +55,17 @@ class Subject:
     """Something whose updates are timed: `run()` does `updates` of them."""
 
     def __init__(
-        self, system: str, controller: str, batch: int, threads: int, updates: int, run: Callable[[], None]
+        self,
+        system: str,
+        controller: str,
+        batch: int,
+        threads: int,
+        updates: int,
+        run: Callable[[], None],
+        seeds: int = 1,
     ) -> None:
         self.system, self.controller, self.batch, self.threads = system, controller, batch, threads
-        self.updates, self.run = updates, run
+        self.updates, self.run, self.seeds = updates, run, seeds
         self.seconds: list[float] = []
 
     def round(self) -> None:
@@ -68,8 +75,8 @@ class Subject:
         synchronise()
         self.seconds.append((time.perf_counter() - began) / self.updates)
 
-    def row(self, seeds: int = 1) -> Row:
-        return Row(self.system, self.controller, self.batch, self.threads, Timing.of(self.seconds), seeds)
+    def row(self) -> Row:
+        return Row(self.system, self.controller, self.batch, self.threads, Timing.of(self.seconds), self.seeds)
 
 
 def synchronise() -> None:
@@ -103,7 +110,7 @@ def ntm_subject(
             device=device,
         )
     )
-    return Subject(backend, controller, batch, threads, updates, lambda: trainer.block(updates))
+    return Subject(backend, controller, batch, threads, updates, lambda: trainer.block(updates), seeds)
 
 
 def kernel_subject(backend: str, controller: str, batch: int, threads: int, *, updates: int = BLOCK) -> Subject:

@@ -49,7 +49,7 @@ def run(options: "cli.Bench") -> int:
         time_all(subjects, options.rounds, status.update)
         curves = growing.growth(fast, options.device, options.rounds, status.update) if options.growth else {}
     torch.set_num_threads(threads)
-    rows = [subject.row(seeds) for subject, seeds in zip(subjects, _seeds(fast), strict=True)]
+    rows = [subject.row() for subject in subjects]
     Console(highlight=False, width=110).print(_table(rows, options.rounds))
     for path in _keep(rows, curves, fast, options):
         print(path)
@@ -77,10 +77,6 @@ def _subjects(fast: str, device: str) -> list[Subject]:
         for t in threads
     ]
     return subjects
-
-
-def _seeds(fast: str) -> list[int]:
-    return [132, 1, 1, 132, 1, 1] if fast == "gpu" else [1] * 21
 
 
 def _table(rows: list[Row], rounds: int) -> Table:

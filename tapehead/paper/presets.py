@@ -134,8 +134,6 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
     settings["model_options"] = settings["model_options"] | changes.pop("model_options", {})
     settings["task_options"] = settings.get("task_options", {}) | changes.pop("task_options", {})
     tape = settings["model_options"].get("memory_slots")
-    if (
-        "slots" in settings and isinstance(tape, int) and tape > 0
-    ):  # a recipe's range of slots, on the tape that was asked for
+    if "slots" in settings and isinstance(tape, int) and tape > 0:  # a recipe's slots, on the tape asked for
         settings["slots"] = tuple(min(end, tape) for end in settings["slots"])
     return RunConfig(**settings | changes)
