@@ -39,7 +39,7 @@ def _subject(axis: str, size: int, backend: str, device: str) -> Callable[[], fl
         task_options=task,
         model_options=options,
         device=device,
-        updates=1 if axis == "time steps" and size > 1000 else 5,
+        updates=max(1, min(50, 20_000 // size)),  # what a block costs beside its updates should not show
     )
 
     def once() -> float:
@@ -68,6 +68,7 @@ def growth(backend: str, device: str, rounds: int, tell: Callable[[str], None]) 
 def draw(curves: dict[str, list[Point]], backend: str, folder: Path, name: str) -> list[Path]:
     """One panel for each axis, log against log, with the slope of proportional growth for comparison."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
     from tapehead.pictures import style
 
@@ -80,6 +81,12 @@ def draw(curves: dict[str, list[Point]], backend: str, folder: Path, name: str) 
             panel.loglog(sizes, milliseconds, "o-", color=style.BLUE, markersize=3.5)
             panel.loglog(sizes, [milliseconds[-1] * size / sizes[-1] for size in sizes], ":", color=style.FAINT)
             panel.set_xlabel(axis)
+            shown = sizes if len(sizes) < 6 else sizes[::2]
+            panel.set_xticks(shown, [f"{size // 1000}k" if size >= 1000 else str(size) for size in shown], minor=False)
+            panel.xaxis.set_minor_locator(NullLocator())
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+            panel.yaxis.set_minor_locator(NullLocator())
         panels[0].set_ylabel("one update, ms")
         figure.suptitle(f"Cost of one update, {backend} backend (dotted: proportional to the size)", fontsize=9.5)
         return style.save(figure, folder, name)

@@ -2454,14 +2454,17 @@ def backward(
 
 
 def _add_groups(d_parameters: Tensor) -> Tensor:
-    """[S, groups, P] -> [S, P], always in the same order."""
+    """[S, groups, P] -> [S, P], always in the same order.
+
+    In numpy: torch would spread the sum over its own threads, which then spin and keep a core from the kernel's.
+    """
     groups = d_parameters.shape[1]
     if groups == 0:
         return d_parameters.new_zeros(d_parameters.shape[0], d_parameters.shape[2])
     total = d_parameters[:, 0]
     for g in range(1, groups):
-        total = total + d_parameters[:, g]
-    return total
+        np.add(total.numpy(), d_parameters[:, g].numpy(), out=total.numpy())
+    return total.contiguous()
 
 
 def loss_and_gradient(
