@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tapehead._version import __version__
 
 if TYPE_CHECKING:
-    from tapehead import equations
+    from tapehead import equations, zoo
     from tapehead.evaluation.metrics import bits_per_sequence, ngram_gap, wrong_bits
     from tapehead.kernels.ntm_scan.contract import Trace
     from tapehead.models.config import NTMConfig
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tapehead.streams import stream
     from tapehead.tasks import Batch, Task, make_task
     from tapehead.training.optimisers import RMSpropGraves
-    from tapehead.training.runs import load
+    from tapehead.zoo.anywhere import load
 
 _HOMES = {
     "equations": "tapehead.equations",
@@ -40,7 +40,8 @@ _HOMES = {
     "Task": "tapehead.tasks",
     "make_task": "tapehead.tasks",
     "RMSpropGraves": "tapehead.training.optimisers",
-    "load": "tapehead.training.runs",
+    "load": "tapehead.zoo.anywhere",
+    "zoo": "tapehead.zoo",
 }
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "ngram_gap",
     "stream",
     "wrong_bits",
+    "zoo",
 ]
 
 
@@ -68,7 +70,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tapehead' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])
-    value = module if name == "equations" else getattr(module, name)
+    value = module if name in ("equations", "zoo") else getattr(module, name)
     globals()[name] = value
     return value
 

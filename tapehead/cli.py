@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Annotated, Any, Literal, Union
 
 import tyro
-from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
+from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, arg, subcommand
 
 from tapehead.words import unknown
 
@@ -55,6 +55,8 @@ class Train:
     """cpu, or cuda for a GPU."""
     task_options: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the task, as NAME VALUE pairs: --task-options width 6."""
+    curriculum: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Options of the task in training alone, not in scores, as NAME VALUE pairs: --curriculum blanks 0.05."""
     model_options: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the model, as NAME VALUE pairs: --model-options memory_slots 64."""
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -116,7 +118,92 @@ class Bench:
     """Where the dated results go."""
 
 
-COMMANDS = (Train, Eval, Figures, Presets, Tasks, Bench, Doctor)
+@dataclasses.dataclass(frozen=True)
+class Confirm:
+    """Train a row on seeds that nobody has looked at, score it beyond its training sizes, and keep the record."""
+
+    row: Annotated[Positional[str], arg(metavar="ROW")]
+    """A preset: copy-ntm-lstm, repeat-copy-pulses-ntm-feedforward, ... (see tapehead presets)."""
+    recipe: Literal["sure", "paper"] = "sure"
+    """sure: the best settings that we know; paper: the paper's own."""
+    seed: int = 1000
+    """The first seed."""
+    seeds: int = 20
+    """How many machines to train side by side."""
+    episodes: int | None = None
+    """Training sequences of each machine (default: the recipe's)."""
+    sequences: int | None = None
+    """Sequences to score at each point (default: 200, for ngrams 1,000; on the longest tape never more than 20)."""
+    backend: str = "auto"
+    """auto, reference, cpu or gpu."""
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
+    work: Path = Path("runs")
+    """Where the run's folder is; the same command again goes on with it."""
+    out: Path = Path("docs/results")
+    """Where the record and the table of all records go."""
+    zoo: FlagCreatePairsOff[bool] = False
+    """Also put the machine of median quality into the zoo."""
+
+
+@dataclasses.dataclass(frozen=True)
+class List:
+    """List the machines with what they do beyond their training sizes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Show:
+    """Show a machine's card: what it is, how it was trained and chosen, what it promises."""
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """A machine of the zoo."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetch:
+    """Copy a machine's weights and card out of the package."""
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """A machine of the zoo."""
+    out: Path = Path()
+    """The folder to copy into."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Add:
+    """Put the machine of median quality of a confirmation into the zoo of this source tree."""
+
+    record: Annotated[Positional[Path], arg(metavar="RECORD")]
+    """A record that tapehead confirm wrote."""
+    work: Path = Path("runs")
+    """Where the run's folder is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshots:
+    """Train a machine of the zoo again, where it was made, and keep its weights on the way."""
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """A machine of the zoo."""
+    backend: str = "auto"
+    """auto, reference, cpu or gpu."""
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
+
+
+ZOO = (List, Show, Fetch, Add, Snapshots)
+Action: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in ZOO)]  # noqa: UP007
+
+
+@dataclasses.dataclass(frozen=True)
+class Zoo:
+    """Trained machines that come with the package: list them, look at one, take it with you."""
+
+    action: OmitSubcommandPrefixes[Action]
+    """What to do."""
+
+
+COMMANDS = (Train, Eval, Figures, Presets, Tasks, Confirm, Zoo, Bench, Doctor)
 Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
 
 
@@ -163,10 +250,9 @@ def _termination() -> Iterator[None]:
 
 def _parse(arguments: list[str]) -> object:
     """The command, or one sentence and exit code 2."""
-    names = [kind.__name__.lower() for kind in COMMANDS]
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
-        print(f"tapehead: {unknown('command', arguments[0], names)}", file=sys.stderr)
-        sys.exit(2)
+    _check_word("command", arguments[:1], COMMANDS)
+    if arguments[:1] == ["zoo"]:
+        _check_word("command of the zoo", arguments[1:2], ZOO)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -175,6 +261,15 @@ def _parse(arguments: list[str]) -> object:
         if stop.code == 2:
             print(f"tapehead: {_one_sentence(complaint.getvalue())}", file=sys.stderr)
         raise
+
+
+def _check_word(what: str, words: list[str], kinds: tuple[type, ...]) -> None:
+    """Refuse a first word that is no option and not the name of one of these."""
+    names = [kind.__name__.lower() for kind in kinds]
+    for word in words:
+        if not word.startswith("-") and word not in names:
+            print(f"tapehead: {unknown(what, word, names)}", file=sys.stderr)
+            sys.exit(2)
 
 
 def _one_sentence(box: str) -> str:

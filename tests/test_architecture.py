@@ -18,9 +18,11 @@ ORDER = (
     ("models",),
     ("evaluation",),
     ("training",),
+    ("zoo",),
     ("pictures",),
     ("paper",),
     ("bench",),
+    ("lab",),
     ("commands",),
     ("cli",),
 )

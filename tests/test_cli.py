@@ -374,6 +374,17 @@ def test_options_of_task_and_model_arrive():
     assert given.items() <= config.model_options.items()
 
 
+def test_a_form_of_a_task_that_is_not_in_the_paper_has_its_own_recipe():
+    import tyro
+
+    from tapehead.commands.train import configure
+    from tapehead.paper.presets import preset
+
+    config = configure(tyro.cli(cli.Train, args=["repeat-copy", "--task-options", "count", "pulses"]))
+    assert config == preset("repeat-copy-pulses-ntm-lstm", seeds=(0,))
+    assert config.learning_rate != preset("repeat-copy-ntm-lstm").learning_rate
+
+
 def test_eval_scores_as_the_run_did(run, capsys):
     assert tapehead("eval", run) == 0
     out = capsys.readouterr().out

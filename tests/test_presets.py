@@ -8,7 +8,7 @@ import pytest
 
 from tapehead.commands.presets import parameter_count
 from tapehead.models import make_model
-from tapehead.paper.presets import MACHINES, MISPRINTS, PRESETS, ROWS, preset
+from tapehead.paper.presets import MACHINES, MISPRINTS, PRESETS, ROWS, VARIANTS, preset, preset_name
 from tapehead.registry import TASKS
 from tapehead.tasks import make_task
 from tapehead.training.config import RunConfig
@@ -123,6 +123,22 @@ def test_json_round_trip(row, recipe):
     again = RunConfig.from_dict(json.loads(json.dumps(config.to_dict())))
     assert again == config
     assert again.hash == config.hash
+
+
+def test_variants_are_rows_on_another_form_of_their_task():
+    assert not VARIANTS.keys() & PRESETS.keys()
+    for name, variant in VARIANTS.items():
+        for recipe in ("sure", "paper"):
+            config = preset(name, recipe)
+            assert config.preset == f"{name}/{recipe}"
+            assert variant.task_options.items() <= config.task_options.items()
+            assert config.model_options.items() >= variant.row.model_options.items()
+            assert make_task(config.task, **config.task_options).count == "pulses"
+        assert preset_name(variant.row.task, variant.row.machine, config.task_options) == name
+        assert preset_name(variant.row.task, variant.row.machine, {}) == variant.row.name
+        assert preset_name(variant.row.task, variant.row.machine, {"count": "scalar"}) == variant.row.name
+    assert preset_name("repeat-copy", "lstm", {"count": "pulses"}) == "repeat-copy-lstm"
+    assert VARIANTS["repeat-copy-pulses-ntm-lstm"].task_options == {"count": "pulses"}  # nothing was changed for others
 
 
 def test_changes_replace_and_merge():

@@ -16,7 +16,7 @@ import tapehead
 from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
 from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
-from tapehead.commands.options import check_device
+from tapehead.commands.options import check_device, make_folder
 
 if TYPE_CHECKING:
     from tapehead import cli
@@ -29,12 +29,7 @@ def run(options: "cli.Bench") -> int:
     check_device(options.device)
     if options.rounds < 1:
         raise ValueError(f"--rounds is {options.rounds}, but everything must be timed at least once.")
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"cannot write to {options.out} ({error.strerror}): choose another folder with --out."
-        ) from error
+    make_folder(options.out)
     console = Console(stderr=True, highlight=False)
     fast = "gpu" if options.device.startswith("cuda") else "cpu"
     console.print(f"The gate: is the {fast} backend right?")

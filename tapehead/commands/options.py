@@ -5,6 +5,7 @@ import inspect
 import math
 import re
 import types
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
@@ -77,6 +78,14 @@ def _describe(hint: Any) -> str:
     if get_origin(hint) is tuple:
         return f"a list of {len(get_args(hint))} such as [1,20]"
     return WORDS.get(hint, str(hint))
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder that results go to, before the work that makes them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder} ({error.strerror}): choose another folder with --out.") from error
 
 
 def check_device(device: str) -> None:

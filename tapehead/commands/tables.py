@@ -6,6 +6,8 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from tapehead.evaluation.summaries import quartiles
+
 
 def score_table(result: dict[str, Any]) -> Table:
     """Scores by size: of one machine, or the median, quartiles and worst of a population."""
@@ -21,7 +23,7 @@ def score_table(result: dict[str, Any]) -> Table:
         bits = sorted(score["bits"])
         cells = [f"{statistics.median(bits):.3g}"]
         if many:
-            low, _, high = statistics.quantiles(bits, n=4, method="inclusive")
+            low, _, high = quartiles(bits)
             cells += [f"{low:.3g} - {high:.3g}", f"{bits[-1]:.3g}"]
         wrong = statistics.median(score["wrong_bits"])
         perfect = statistics.median(score["perfect"])

@@ -13,7 +13,7 @@ from rich.console import Console
 from tapehead.commands.options import check_device, check_options, model_fields, setting_fields, task_fields
 from tapehead.commands.tables import score_table
 from tapehead.evaluation.generalisation import generalisation
-from tapehead.paper.presets import preset
+from tapehead.paper.presets import preset, preset_name
 from tapehead.registry import TASKS
 from tapehead.training.config import RunConfig
 from tapehead.training.loop import Interrupted, Trainer
@@ -44,12 +44,10 @@ def configure(options: "cli.Train") -> RunConfig:
         raise ValueError(unknown("task", options.task, TASKS))
     if options.early_stop and options.no_early_stop:
         raise ValueError("--early-stop and --no-early-stop were both given: give one of them.")
-    if options.seeds < 1:
-        raise ValueError(f"--seeds is {options.seeds}, but at least 1 machine must be trained.")
-    if options.seeds > MOST_SEEDS:
-        raise ValueError(f"--seeds is {options.seeds}, but at most {MOST_SEEDS:,} machines are trained side by side.")
+    seeds = seed_range(options.seed, options.seeds)
     check_device(options.device)
-    name = f"{options.task}-lstm" if options.model == "lstm" else f"{options.task}-ntm-{options.controller}"
+    machine = "lstm" if options.model == "lstm" else f"ntm-{options.controller}"
+    task_options = check_options("--task-options", task_fields(options.task), _values(options.task_options))
     given = {
         "episodes": options.episodes,
         "early_stop": True if options.early_stop else False if options.no_early_stop else None,
@@ -57,16 +55,26 @@ def configure(options: "cli.Train") -> RunConfig:
         "batch_size": options.batch_size,
     }
     return preset(
-        name,
+        preset_name(options.task, machine, task_options),
         options.recipe,
-        seeds=tuple(range(options.seed, options.seed + options.seeds)),
+        seeds=seeds,
         backend=options.backend,
         device=options.device,
-        task_options=check_options("--task-options", task_fields(options.task), _values(options.task_options)),
+        task_options=task_options,
+        curriculum=check_options("--curriculum", task_fields(options.task), _values(options.curriculum)),
         model_options=check_options("--model-options", model_fields(options.model), _values(options.model_options)),
         **check_options("--settings", setting_fields(), _values(options.settings)),
         **{key: value for key, value in given.items() if value is not None},
     )
+
+
+def seed_range(first: int, count: int) -> tuple[int, ...]:
+    """The seeds of a population."""
+    if count < 1:
+        raise ValueError(f"--seeds is {count}, but at least 1 machine must be trained.")
+    if count > MOST_SEEDS:
+        raise ValueError(f"--seeds is {count}, but at most {MOST_SEEDS:,} machines are trained side by side.")
+    return tuple(range(first, first + count))
 
 
 def make_trainer(config: RunConfig) -> Trainer:
@@ -94,10 +102,10 @@ def _value(text: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def default_folder(config: RunConfig) -> Path:
+def default_folder(config: RunConfig, work: Path = Path("runs")) -> Path:
     """The same settings, the same folder: that is how the same command resumes."""
     name = config.preset.replace("/", "-")
-    return Path("runs") / f"{name}-{config.hash[:8]}"
+    return work / f"{name}-{config.hash[:8]}"
 
 
 def _train(trainer: Trainer, folder: Path) -> int:

@@ -37,15 +37,27 @@ class Score:
 
 
 @torch.no_grad()
-def score(model: SequenceModel, flat: Tensor, task: Task, sizes: dict[str, Size], episodes: int) -> Score:
-    """Machines flat [S, P] on `episodes` sequences of a size; always the same sequences, whoever is scored."""
+def score(
+    model: SequenceModel,
+    flat: Tensor,
+    task: Task,
+    sizes: dict[str, Size],
+    episodes: int,
+    *,
+    source: str = "evaluation",
+) -> Score:
+    """Machines flat [S, P] on `episodes` sequences of a size; always the same sequences, whoever is scored.
+
+    source: the name of the stream that they are drawn from. Who has looked at one set takes another to confirm.
+    """
     bits: list[Tensor] = []
     wrong: list[Tensor] = []
     done = 0
     while done < episodes:
-        probe = task.sample(stream(0, "evaluation", done, device=flat.device), batch_size=1, **sizes)
+        draws = stream(0, source, done, device=flat.device)
+        probe = task.sample(draws, batch_size=1, **sizes)
         rows = max(1, min(episodes - done, CALL_STEPS // probe.inputs.shape[0]))
-        batch = task.sample(stream(0, "evaluation", done, device=flat.device), batch_size=rows, **sizes)
+        batch = task.sample(draws, batch_size=rows, **sizes)
         costs, errors = zip(*(_costs(model, one, task, batch) for one in flat.split(1)), strict=True)
         bits.append(torch.cat(costs))
         wrong.append(torch.cat(errors))

@@ -1,4 +1,4 @@
-"""The fifteen rows of Tables 1 to 3 as presets, each in two recipes.
+"""The fifteen rows of Tables 1 to 3 as presets, each in two recipes, and variants that are not in the paper.
 
 `paper`: the optimiser, learning rate, clipping, heads, sizes and memory of the paper; what it leaves open is at our
 defaults. `sure`: the best settings that we know, found by experiment (docs/recipes.md). The task and its scoring are
@@ -83,6 +83,24 @@ ROWS = (
 
 PRESETS: dict[str, Row] = {row.name: row for row in ROWS}
 
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A row on another form of its task; not in the paper."""
+
+    name: str
+    row: Row
+    task_options: dict[str, Any]
+
+
+VARIANTS: dict[str, Variant] = {
+    variant.name: variant
+    for variant in (
+        Variant("repeat-copy-pulses-ntm-feedforward", PRESETS["repeat-copy-ntm-feedforward"], {"count": "pulses"}),
+        Variant("repeat-copy-pulses-ntm-lstm", PRESETS["repeat-copy-ntm-lstm"], {"count": "pulses"}),
+    )
+}
+
 MISPRINTS = {"priority-sort-lstm": "two digits swapped in print: the architecture of the other four rows has 348,424"}
 
 # What `sure` changes, by preset. Only copy with the LSTM controller is confirmed on fresh seeds so far; the others are
@@ -95,6 +113,7 @@ SMOOTH = {"schedule": "cosine", "average": 0.998, "early_stop": False}
 COPY = SMOOTH | {"learning_rate": 3e-4, "episodes": 40_000, "slots": (21, 48), "model_options": READ_FIRST}
 REPEAT = SMOOTH | {"learning_rate": 7e-4, "episodes": 60_000, "slots": (16, 128), "clip": "norm", "clip_at": 1.0}
 RECALL = SMOOTH | {"learning_rate": 1e-4, "episodes": 80_000, "schedule": "constant", "model_options": BY_CONTENT}
+PULSES = REPEAT | {"learning_rate": 5e-4, "slots": (32, 128), "episodes": 50_000}
 NGRAMS = SMOOTH | {"learning_rate": 5e-4, "episodes": 200_000, "clip": "norm", "clip_at": 1.0}
 
 SURE: dict[str, dict[str, Any]] = {
@@ -102,6 +121,8 @@ SURE: dict[str, dict[str, Any]] = {
     "copy-ntm-feedforward": COPY | {"episodes": 60_000, "model_options": TANH},
     "repeat-copy-ntm-lstm": REPEAT,
     "repeat-copy-ntm-feedforward": REPEAT,
+    "repeat-copy-pulses-ntm-lstm": PULSES,
+    "repeat-copy-pulses-ntm-feedforward": PULSES,
     "associative-recall-ntm-lstm": RECALL,
     "associative-recall-ntm-feedforward": RECALL,
     "ngrams-ntm-lstm": NGRAMS,
@@ -109,15 +130,26 @@ SURE: dict[str, dict[str, Any]] = {
 }
 
 
+def preset_name(task: str, machine: str, task_options: dict[str, Any]) -> str:
+    """The preset of a machine on a task: a variant if these options make the task it is for, otherwise the row."""
+    for variant in VARIANTS.values():
+        wanted = variant.task_options.items() <= task_options.items()
+        if (variant.row.task, variant.row.machine) == (task, machine) and wanted:
+            return variant.name
+    return f"{task}-{machine}"
+
+
 def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
-    """The run of a row of the tables. `changes` are fields of `RunConfig` that replace the preset's."""
-    if name not in PRESETS:
-        raise ValueError(unknown("preset", name, PRESETS))
+    """The run of a row of the tables or of a variant. `changes` are fields of `RunConfig` that replace the preset's."""
+    if name not in PRESETS and name not in VARIANTS:
+        raise ValueError(unknown("preset", name, [*PRESETS, *VARIANTS]))
     if recipe not in get_args(Recipe):
         raise ValueError(unknown("recipe", recipe, get_args(Recipe)))
-    row = PRESETS[name]
+    variant = VARIANTS.get(name)
+    row = variant.row if variant else PRESETS[name]
     settings: dict[str, Any] = {
         "task": row.task,
+        "task_options": variant.task_options if variant else {},
         "model": "lstm" if row.machine == "lstm" else "ntm",
         "model_options": row.model_options,
         "learning_rate": row.learning_rate,
@@ -125,14 +157,15 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
         "preset": f"{name}/{recipe}",
     }
     if recipe == "paper":
-        settings["task_options"] = PAPER_TASKS[row.task]
+        settings["task_options"] = PAPER_TASKS[row.task] | settings["task_options"]
     else:
         sure = dict(SURE.get(name, {}))
         settings["model_options"] = settings["model_options"] | sure.pop("model_options", {})
         settings |= sure
     changes = dict(changes)
     settings["model_options"] = settings["model_options"] | changes.pop("model_options", {})
-    settings["task_options"] = settings.get("task_options", {}) | changes.pop("task_options", {})
+    for part in ("task_options", "curriculum"):
+        settings[part] = settings.get(part, {}) | changes.pop(part, {})
     tape = settings["model_options"].get("memory_slots")
     if "slots" in settings and isinstance(tape, int) and tape > 0:  # a recipe's slots, on the tape asked for
         settings["slots"] = tuple(min(end, tape) for end in settings["slots"])

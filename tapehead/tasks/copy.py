@@ -19,12 +19,15 @@ from typing import ClassVar
 
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
+    FAIR,
     Batch,
+    Density,
     Range,
     Size,
     Task,
     at_least,
     clock,
+    is_mixture,
     random_vectors,
     row_sizes,
     take_vectors,
@@ -37,11 +40,15 @@ class Copy(Task):
     """The copy task.
 
     length: vectors in a sequence. width: bits in a vector. paper_channels: one unused input and output, as in Table 3.
+    density: the share of ones, of which each sequence draws its own; the paper's bits are fair, (0.5, 0.5). blanks:
+    the share of vectors that are made all zeros; none in the paper.
     """
 
     length: Size = (1, 20)
     width: int = 8
     paper_channels: bool = False
+    density: Density = FAIR
+    blanks: float = 0.0
 
     name: ClassVar[str] = "copy"
     limits: ClassVar[Mapping[str, int]] = {"length": 1}
@@ -49,6 +56,7 @@ class Copy(Task):
 
     def __post_init__(self) -> None:
         at_least("width", self.width, 1)
+        is_mixture(self.density, self.blanks)
         super().__post_init__()
 
     @property
@@ -67,7 +75,7 @@ class Copy(Task):
     def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         lengths = row_sizes(draws, rows, sizes["length"])
         longest = int(lengths.max())
-        vectors = random_vectors(draws, rows, longest, self.width)
+        vectors = random_vectors(draws, rows, longest, self.width, self.density, self.blanks)
 
         length = lengths.unsqueeze(-2)  # [*lead, 1, B]
         time = clock(2 * longest + 1, draws.device)  # [T, 1]

@@ -32,12 +32,15 @@ from torch import Tensor
 
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
+    FAIR,
     Batch,
+    Density,
     Range,
     Size,
     Task,
     at_least,
     clock,
+    is_mixture,
     one_of,
     random_vectors,
     row_sizes,
@@ -52,12 +55,16 @@ class RepeatCopy(Task):
 
     length: vectors in a sequence. repeats: how often it is to be said. width: bits in a vector (8 in the paper's text,
     6 by its Table 3). count: how the number is given, the paper's "scalar" or "pulses" (not in the paper).
+    density: the share of ones, of which each sequence draws its own; the paper's bits are fair, (0.5, 0.5). blanks:
+    the share of vectors that are made all zeros; none in the paper.
     """
 
     length: Size = (1, 10)
     repeats: Size = (1, 10)
     width: int = 8
     count: Literal["scalar", "pulses"] = "scalar"
+    density: Density = FAIR
+    blanks: float = 0.0
 
     name: ClassVar[str] = "repeat-copy"
     limits: ClassVar[Mapping[str, int]] = {"length": 1, "repeats": 1}
@@ -70,6 +77,7 @@ class RepeatCopy(Task):
 
     def __post_init__(self) -> None:
         at_least("width", self.width, 1)
+        is_mixture(self.density, self.blanks)
         one_of("count", self.count, ("scalar", "pulses"))
         super().__post_init__()
 
@@ -100,7 +108,7 @@ class RepeatCopy(Task):
     def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         lengths = row_sizes(draws, rows, sizes["length"])
         repeats = row_sizes(draws, rows, sizes["repeats"])
-        vectors = random_vectors(draws, rows, int(lengths.max()), self.width)
+        vectors = random_vectors(draws, rows, int(lengths.max()), self.width, self.density, self.blanks)
 
         length, times = lengths.unsqueeze(-2), repeats.unsqueeze(-2)  # [*lead, 1, B]
         start = length + 1 + (times if self.count == "pulses" else 0)  # of the answer

@@ -19,6 +19,9 @@ from tapehead.words import unknown
 
 Range = tuple[int, int]  # both ends included
 Size = int | Range  # one size for all rows, or a range from which each row draws its own
+Density = tuple[float, float]  # the share of ones among a row's bits is drawn from this range
+
+FAIR: Density = (0.5, 0.5)  # as in the paper
 
 
 class Batch(NamedTuple):
@@ -110,6 +113,16 @@ def at_least(name: str, value: int, least: int) -> None:
         raise ValueError(f"{name} is {value!r}, but must be a whole number of at least {least}: give a larger one.")
 
 
+def is_mixture(density: Density, blanks: float) -> None:
+    """For the shares of ones and of blank vectors."""
+    if not (isinstance(blanks, int | float) and 0 <= blanks < 1):
+        raise ValueError(f"blanks is {blanks!r}, but must be a share of at least 0 and under 1: give 0 for none.")
+    if not (isinstance(density, tuple | list) and len(density) == 2 and 0 <= density[0] <= density[1] <= 1):
+        raise ValueError(
+            f"density is {density!r}, but must be a pair with 0 <= low <= high <= 1: give (0.5, 0.5) for fair bits."
+        )
+
+
 def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     """For options that are words."""
     if value not in choices:
@@ -125,9 +138,20 @@ def row_sizes(draws: Stream, rows: int, size: Range) -> Tensor:
     return draws.integers(rows, 1, *size).squeeze(-1)
 
 
-def random_vectors(draws: Stream, rows: int, count: int, width: int) -> Tensor:
-    """Fair bits, [*lead, count, B, width]. The first vectors of a row do not depend on `count`."""
-    return draws.bits(rows, count * width).view(*draws.lead, rows, count, width).transpose(-3, -2)
+def random_vectors(
+    draws: Stream, rows: int, count: int, width: int, density: Density = FAIR, blanks: float = 0.0
+) -> Tensor:
+    """Random bits, [*lead, count, B, width]. The first vectors of a row do not depend on `count`."""
+    if tuple(density) == FAIR:
+        bits = draws.bits(rows, count * width)
+    else:
+        low, high = density
+        share = low + (high - low) * draws.uniform(rows, 1, precision=24)
+        bits = (draws.uniform(rows, count * width, precision=24) < share).float()
+    vectors = bits.view(*draws.lead, rows, count, width)
+    if blanks:
+        vectors = vectors * (draws.uniform(rows, count, precision=24) >= blanks).unsqueeze(-1)
+    return vectors.transpose(-3, -2)
 
 
 def clock(steps: int, device: torch.device) -> Tensor:

@@ -23,6 +23,8 @@ class RunConfig:
 
     task: str
     task_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    curriculum: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Options of the task that hold in training alone; scores are always at `task_options`."""
     model: ModelName = "ntm"
     model_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     preset: str = "custom"

@@ -1,0 +1,104 @@
+"""`tapehead zoo`: the trained machines that come with the package."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from tapehead import zoo
+from tapehead.commands.options import check_device
+from tapehead.commands.train import default_folder
+from tapehead.lab import adoption, records, snapshots
+from tapehead.pictures.sparkline import sparkline
+from tapehead.training.config import RunConfig
+
+if TYPE_CHECKING:
+    from tapehead import cli
+
+
+def run(options: "cli.Zoo") -> int:
+    code: int = ACTIONS[type(options.action).__name__](options.action)
+    return code
+
+
+def _list(options: "cli.List") -> int:
+    table = Table(box=SIMPLE_HEAD, title="Trained machines", title_justify="left")
+    for heading in ("name", "task", "machine"):
+        table.add_column(heading)
+    for heading in ("parameters", "episodes", "beyond training, bits per sequence"):
+        table.add_column(heading, justify="right")
+    cards = [zoo.card(name) for name in zoo.names()]
+    for card in cards:
+        headline = f"{_bits(card.point(card.headline))} at {card.headline}"
+        table.add_row(card.name, _task(card), card.machine, f"{card.parameters:,}", f"{card.episodes:,}", headline)
+    Console(highlight=False, width=140).print(table if cards else "The zoo is empty.")
+    return 0
+
+
+def _show(options: "cli.Show") -> int:
+    card = zoo.card(options.name)
+    solved = "not solved" if card.solved_at is None else f"solved after {card.solved_at:,}"
+    where = ", ".join(f"{key} {value}" for key, value in card.environment.items() if value is not None)
+    facts = {
+        "task": _task(card),
+        "machine": f"{card.machine}, {card.parameters:,} parameters",
+        "trained": f"{card.episodes:,} episodes, {solved}, seed {card.seed}",
+        "trained by": card.command,
+        "trained on": where,
+        "chosen": card.chosen,
+        "bits by episode": sparkline([bits for _, bits in card.curve], ascii_only=not _speaks_unicode()),
+        "snapshots": f"{len(card.snapshots['episodes'])}, see zoo.snapshots" if card.snapshots else "none",
+        "licence": card.licence,
+        "sha256": card.sha256,
+        "load it with": f'tapehead.load("{card.name}")',
+    }
+    print(card.name)
+    for key, value in facts.items():
+        print(f"  {key:<16}{value}")
+    print("\n  bits per sequence, wrong bits, sequences without error")
+    for point in card.points:
+        perfect = f"{100 * point['perfect']:.1f} % of {point['sequences']:,}"
+        print(f"  {_bits(point):>9}  {point['wrong_bits']:>8.3g}  {perfect:>16}  {point['label']}")
+    for criterion in card.criteria:
+        print(f"  {'yes' if criterion['met'] else 'NO':<4}{criterion['says']}")
+    return 0
+
+
+def _fetch(options: "cli.Fetch") -> int:
+    for path in zoo.fetch(options.name, options.out):
+        print(path)
+    print(f'Load it with tapehead.zoo.load("{options.name}", folder=Path("{options.out}")), or as plain safetensors.')
+    return 0
+
+
+def _add(options: "cli.Add") -> int:
+    record = records.read(options.record)
+    card = adoption.adopt(record, default_folder(RunConfig.from_dict(record["config"]), options.work))
+    print(f"In the zoo: {card.name}, seed {card.seed}, {card.chosen}.")
+    return 0
+
+
+def _snapshots(options: "cli.Snapshots") -> int:
+    check_device(options.device)
+    card = snapshots.make_snapshots(options.name, options.device, options.backend)
+    assert card.snapshots is not None
+    print(f"{card.name} after {', '.join(f'{n:,}' for n in card.snapshots['episodes'])} episodes.")
+    return 0
+
+
+def _task(card: zoo.Card) -> str:
+    options = ", ".join(f"{name} {value}" for name, value in card.task_options.items())
+    return f"{card.task} ({options})" if options else card.task
+
+
+def _bits(point: dict[str, Any]) -> str:
+    return "infinite" if point["bits"] is None else f"{point['bits']:.3g}"
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+ACTIONS: dict[str, Any] = {"List": _list, "Show": _show, "Fetch": _fetch, "Add": _add, "Snapshots": _snapshots}

@@ -1,0 +1,46 @@
+"""The folder of results: one record for each row, and a README with the table of all of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tapehead.lab.confirmation import KIND
+from tapehead.lab.summary import summarise
+from tapehead.lab.tables import readme
+from tapehead.training.checkpoint import replace_durably
+
+
+def write(record: dict[str, Any], folder: Path) -> Path:
+    """Write a record with its summary, in the place of an older one, and the folder's README; the record's file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{record['name']}.json"
+    whole = record | {"summary": summarise(record)}
+    replace_durably(path, (json.dumps(whole, indent=1, allow_nan=False) + "\n").encode())
+    write_readme(folder)
+    return path
+
+
+def write_readme(folder: Path) -> None:
+    """Make the README of a folder of results again."""
+    records = [record for path in sorted(folder.glob("*.json")) if (record := _parse(path)).get("kind") == KIND]
+    replace_durably(folder / "README.md", readme(records).encode())
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A record, or one sentence why it is none."""
+    record = _parse(path)
+    if record.get("kind") != KIND:
+        raise ValueError(f"{path} is no record of a confirmation: make one with tapehead confirm ROW.")
+    return record
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read ({error.strerror}): give a record that tapehead confirm wrote."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}): confirm that row again, or remove the file.") from error
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,64 @@
+"""A machine of the zoo as it was on the way: trained again, which gives the same bits, and looked at between blocks."""
+
+import dataclasses
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tapehead.lab.adoption import config_of
+from tapehead.training.config import RunConfig
+from tapehead.training.loop import BLOCK, Trainer
+from tapehead.zoo import store
+from tapehead.zoo.cards import Card
+
+COUNT = 20
+SERIES = ("copy-ntm-lstm",)
+"""The machines of the zoo that come with snapshots."""
+
+
+def milestones(blocks: int, count: int = COUNT) -> list[int]:
+    """`count` different numbers from 1 to `blocks`, in equal ratios as far as they go; all if they are fewer."""
+    count = min(count, blocks)
+    if count < 2:
+        return [blocks]
+    chosen: list[int] = []
+    for i in range(count):
+        ideal = round(blocks ** (i / (count - 1)))
+        least = chosen[-1] + 1 if chosen else 1
+        chosen.append(min(max(ideal, least), blocks - (count - 1 - i)))  # leaves room for those to come
+    return chosen
+
+
+def take(config: RunConfig, blocks: list[int]) -> tuple[dict[int, Tensor], Tensor]:
+    """Train the one machine of a run, in memory. Its weights [P] at the ends of blocks, by episodes; those delivered.
+
+    The weights on the way are the moving average if the run has one: that is what it would have delivered then.
+    """
+    trainer = Trainer(config)
+    series = {}
+    while not trainer.finished:
+        trainer.block()
+        if -(-trainer.updates // BLOCK) in blocks:
+            trainer.population.write_back()
+            state = trainer.population.state
+            latest = state.parameters if state.average is None else state.average
+            series[trainer.updates * config.batch_size] = latest[0].detach().cpu().clone()
+    return series, trainer.population.delivered()[0].cpu()
+
+
+def make_snapshots(
+    name: str, device: str = "cpu", backend: str = "auto", folder: Path | None = None, count: int = COUNT
+) -> Card:
+    """Train a machine of the zoo again and keep its weights on the way; refused if it does not become the same one."""
+    card = store.card(name, folder)
+    model = store.load(name, folder=folder)
+    config = dataclasses.replace(config_of(card), device=device, backend=backend)
+    blocks = -(-card.episodes // (config.batch_size * BLOCK))
+    series, delivered = take(config, milestones(blocks, count))
+    if not torch.equal(delivered, model.flat_parameters()):
+        raise ValueError(
+            f"trained again on {device}, {name} has other weights: do it where it was made "
+            f"({card.environment['device']}, {card.environment['backend']} backend, torch {card.environment['torch']})."
+        )
+    return store.put_snapshots(name, {episodes: model.split_flat(flat) for episodes, flat in series.items()}, folder)

@@ -1,0 +1,55 @@
+"""What a record says in a few numbers, all of them computed from its machines."""
+
+from typing import Any
+
+from tapehead.evaluation.summaries import quartiles, wilson
+
+INFINITE = float("inf")
+
+
+def summarise(record: dict[str, Any]) -> dict[str, Any]:
+    """How many were solved and how fast, how many meet each criterion, and the costs at each point."""
+    machines = record["machines"]
+    solved = [machine["solved_at"] for machine in machines if machine["solved_at"] is not None]
+    rate = seconds_per_episode(record)
+    return {
+        "solved": _fraction(len(solved), len(machines)),
+        "episodes_to_solve": _quartiles(solved),
+        "seconds_to_solve": _quartiles([rate * episodes for episodes in solved]) if rate is not None else None,
+        "criteria": [
+            {"says": criterion["says"], **_fraction(sum(machine["met"][c] for machine in machines), len(machines))}
+            for c, criterion in enumerate(record["criteria"])
+        ],
+        "points": [_costs(point, machines) for point in record["points"]],
+    }
+
+
+def seconds_per_episode(record: dict[str, Any]) -> float | None:
+    """Wall seconds of the run, divided by the episodes of all its seeds together."""
+    if record["seconds"] is None:
+        return None
+    episodes = sum(machine["episodes"] for machine in record["machines"])
+    return float(record["seconds"] / episodes)
+
+
+def _fraction(count: int, of: int) -> dict[str, Any]:
+    return {"count": count, "of": of, "wilson": list(wilson(count, of))}
+
+
+def _quartiles(values: list[float]) -> dict[str, float] | None:
+    return quartiles(values)._asdict() if values else None
+
+
+def _costs(point: dict[str, Any], machines: list[dict[str, Any]]) -> dict[str, Any]:
+    found = [machine["scores"][point["label"]]["bits"] for machine in machines]
+    bits = [INFINITE if value is None else value for value in found]
+    return {
+        "label": point["label"],
+        "sequences": point["sequences"],
+        "median_bits": _or_none(quartiles(bits).median),
+        "worst_bits": _or_none(max(bits)),
+    }
+
+
+def _or_none(value: float) -> float | None:
+    return value if value < INFINITE else None

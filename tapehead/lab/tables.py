@@ -1,0 +1,139 @@
+"""Records in words: the lines that `tapehead confirm` prints, and the README of a folder of results."""
+
+from typing import Any
+
+from tapehead.lab.summary import summarise
+
+TOP = """# Results
+
+Every row: machines trained with a recipe that was frozen before, on seeds that nobody had looked at, scored on
+sequences that nothing was chosen by. `tapehead confirm ROW` makes a record and this page; nothing here is typed by
+hand. Fractions come with Wilson's 95 % interval.
+"""
+
+LEARNING = """
+## Learning
+
+Solved: the mean cost of the last 1,000 training episodes fell under the task's threshold. Episodes and seconds are
+medians of the solved machines, with quartiles. Seconds to solve are not those of a machine that trains alone: they are
+the wall seconds of the whole run, divided by the episodes of all its seeds (seeds x episodes), times the episodes to
+solve. Worst after solving: the highest mean of 1,000 consecutive episodes from then on, of any machine; the weights
+delivered are those at the lowest.
+
+"""
+
+CRITERIA = """
+## What was asked of each machine
+
+"""
+
+BEYOND = """
+## Beyond the training sizes
+
+Mean cost per sequence in bits, of all machines, solved or not; for N-grams, over the best possible on the same
+sequences.
+
+"""
+
+
+def readme(records: list[dict[str, Any]]) -> str:
+    """The page of a folder of results; everything is computed again from the machines."""
+    parts = [(record, summarise(record)) for record in records]
+    learning = [_learning(record, summary) for record, summary in parts]
+    criteria = [
+        {"row": record["row"], "recipe": record["recipe"], "criterion": part["says"], "machines": fraction(part)}
+        for record, summary in parts
+        for part in summary["criteria"]
+    ]
+    beyond = [
+        {"row": record["row"], "recipe": record["recipe"], "point": part["label"]} | _costs(part)
+        for record, summary in parts
+        for part in summary["points"]
+    ]
+    return TOP + LEARNING + _table(learning) + CRITERIA + _table(criteria) + BEYOND + _table(beyond)
+
+
+def _table(rows: list[dict[str, str]]) -> str:
+    """Rows of equal keys as a table in Markdown."""
+    if not rows:
+        return "None yet.\n"
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _learning(record: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
+    where = record["environment"]
+    return {
+        "row": f"[{record['row']}]({record['name']}.json)",
+        "recipe": record["recipe"],
+        "solved": fraction(summary["solved"]),
+        "episodes to solve": spread(summary["episodes_to_solve"]) if summary["episodes_to_solve"] else "-",
+        "seconds to solve": _seconds(summary),
+        "worst after solving, bits": _worst(record),
+        "episodes trained": f"{record['config']['episodes']:,}",
+        "seeds": seeds_in_words(record).partition(" ")[2],
+        "side by side": str(record["seeds_side_by_side"]),
+        "device, backend": f"{where['device']}, {where['backend']}",
+        "date": where["date"],
+    }
+
+
+def _seconds(summary: dict[str, Any]) -> str:
+    if not summary["episodes_to_solve"]:
+        return "-"
+    return spread(summary["seconds_to_solve"]) if summary["seconds_to_solve"] else "not measured"
+
+
+def _worst(record: dict[str, Any]) -> str:
+    solved = [machine for machine in record["machines"] if machine["solved_at"] is not None]
+    worst = [machine["worst_window_after_solving_bits"] for machine in solved]
+    if not worst:
+        return "-"
+    return "infinite" if None in worst else f"{max(worst):.3g}"
+
+
+def _costs(point: dict[str, Any]) -> dict[str, str]:
+    return {
+        "sequences": f"{point['sequences']:,}",
+        "median bits": _bits(point["median_bits"]),
+        "worst bits": _bits(point["worst_bits"]),
+    }
+
+
+def describe(record: dict[str, Any]) -> str:
+    """A record for the terminal."""
+    summary = summarise(record)
+    first = f"{record['row']}/{record['recipe']}, {seeds_in_words(record)}: {fraction(summary['solved'])} solved"
+    if summary["episodes_to_solve"]:
+        first += f" after {spread(summary['episodes_to_solve'])} episodes; seconds: {_seconds(summary)}"
+    lines = [first, *(f"  {fraction(criterion)} {criterion['says']}" for criterion in summary["criteria"])]
+    for point in summary["points"]:
+        median, worst = _bits(point["median_bits"]), _bits(point["worst_bits"])
+        lines.append(f"  {point['label']}: median {median}, worst {worst} bits on {point['sequences']:,} sequences")
+    return "\n".join(lines)
+
+
+def seeds_in_words(record: dict[str, Any]) -> str:
+    """ "seeds 1000-1019"."""
+    first, last = record["seeds"][0], record["seeds"][-1]
+    return f"seed {first}" if first == last else f"seeds {first}-{last}"
+
+
+def fraction(part: dict[str, Any]) -> str:
+    """ "16 of 20 (58-92 %)"."""
+    low, high = (100 * end for end in part["wilson"])
+    return f"{part['count']} of {part['of']} ({low:.0f}-{high:.0f} %)"
+
+
+def spread(quartiles: dict[str, float]) -> str:
+    """ "4,350 (3,975-4,800)"."""
+    low, median, high = (_number(quartiles[end]) for end in ("low", "median", "high"))
+    return f"{median} ({low}-{high})"
+
+
+def _bits(bits: float | None) -> str:
+    return "infinite" if bits is None else _number(bits)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,71 @@
+"""The card of a trained machine: what it is, where it comes from, what it promises. A JSON file beside its weights."""
+
+import dataclasses
+import json
+from typing import Any, Self
+
+from tapehead.words import unknown
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Card:
+    """What there is to know about a machine of the zoo."""
+
+    name: str
+    task: str
+    task_options: dict[str, Any]
+    model: str
+    model_options: dict[str, Any]
+    parameters: int
+    """How many numbers it has learned."""
+    preset: str
+    """Preset and recipe, "copy-ntm-lstm/sure"."""
+    settings: dict[str, Any]
+    """The other settings of the run that made it (`RunConfig`), with its own seed alone."""
+    command: str
+    """The line that trains it again."""
+    seed: int
+    solved_at: int | None
+    """Episodes until the task was solved; None if it was not."""
+    episodes: int
+    """Episodes of training."""
+    curve: list[tuple[int, float]]
+    """Learning curve: episodes, and the mean bits per sequence since the point before."""
+    points: list[dict[str, Any]]
+    """Scores: label, sizes, slots, sequences, bits, wrong_bits, perfect."""
+    criteria: list[dict[str, Any]]
+    """What was asked of it: says, points, under (None: no wrong bit), met."""
+    headline: str
+    """The label of the point that speaks for it."""
+    chosen: str
+    """Why this machine and not another of its run."""
+    environment: dict[str, Any]
+    """Where it was trained, with which versions."""
+    licence: str
+    sha256: str
+    """Of the file of weights."""
+    snapshots: dict[str, Any] | None = None
+    """Its weights on the way: episodes of each, and the SHA-256 of their file."""
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """A card, every field of it there and no other."""
+        values = json.loads(text)
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in names:
+                raise ValueError(unknown("field", name, names))
+        values["curve"] = [(episodes, bits) for episodes, bits in values["curve"]]
+        return cls(**values)
+
+    @property
+    def machine(self) -> str:
+        """The kind of machine in words: "ntm, lstm controller" or "lstm"."""
+        return f"{self.model}, {self.model_options['controller']} controller" if self.model == "ntm" else self.model
+
+    def point(self, label: str) -> dict[str, Any]:
+        """The scores at a point."""
+        return next(point for point in self.points if point["label"] == label)

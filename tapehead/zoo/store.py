@@ -1,0 +1,166 @@
+"""The files of the zoo. NAME.safetensors: the named parameters in float32. NAME.json: the card.
+NAME.snapshots.safetensors, for some: parameters on the way, in float16, as EPISODES/parameter.
+
+Nothing is loaded before its SHA-256 has been compared with the card's, nor if it is not exactly the card's machine.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from tapehead.models import SequenceModel, make_model
+from tapehead.tasks import make_task
+from tapehead.training.checkpoint import replace_durably, sha256
+from tapehead.words import unknown
+from tapehead.zoo.cards import Card
+
+FOLDER = Path(__file__).parent / "machines"
+"""The zoo of the package; every function takes another, such as one that `fetch` has filled."""
+
+
+def names(folder: Path | None = None) -> list[str]:
+    """The machines that can be loaded."""
+    return sorted(path.stem for path in (folder or FOLDER).glob("*.json"))
+
+
+def no_machine(name: str, folder: Path | None = None) -> str:
+    """One sentence on a name that is not in the zoo."""
+    there = names(folder)
+    return unknown("machine", name, there) if there else f"there is no machine in {folder or FOLDER} yet."
+
+
+def card(name: str, folder: Path | None = None) -> Card:
+    """What there is to know about a machine."""
+    folder = folder or FOLDER
+    if name not in names(folder):
+        raise ValueError(no_machine(name, folder))
+    path = folder / f"{name}.json"
+    try:
+        found = Card.from_json(path.read_bytes())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"the card {path} is damaged ({error}): install tapehead or fetch the machine again."
+        ) from error
+    if found.name != name:
+        raise ValueError(f"the card {path} is that of {found.name}: give the file its own name back.")
+    return found
+
+
+def load(
+    name: str, device: str | torch.device = "cpu", backend: str = "auto", folder: Path | None = None
+) -> SequenceModel:
+    """The trained machine, ready to be used (in eval mode)."""
+    about = card(name, folder)
+    path = weights_file(name, folder)
+    return _machine(about, _read(path, about.sha256), path, device, backend)
+
+
+def snapshots(
+    name: str, device: str | torch.device = "cpu", backend: str = "auto", folder: Path | None = None
+) -> list[tuple[int, SequenceModel]]:
+    """The machine as it was on the way, oldest first: episodes of training, and the model in eval mode."""
+    about = card(name, folder)
+    if about.snapshots is None:
+        raise ValueError(f"{name} has no snapshots: load it as it was in the end.")
+    path = snapshots_file(name, folder)
+    series: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in _read(path, about.snapshots["sha256"]).items():
+        episodes, _, parameter = key.partition("/")
+        series.setdefault(int(episodes), {})[parameter] = tensor.float()
+    return [(episodes, _machine(about, series[episodes], path, device, backend)) for episodes in sorted(series)]
+
+
+def weights_file(name: str, folder: Path | None = None) -> Path:
+    return (folder or FOLDER) / f"{name}.safetensors"
+
+
+def snapshots_file(name: str, folder: Path | None = None) -> Path:
+    return (folder or FOLDER) / f"{name}.snapshots.safetensors"
+
+
+def _read(path: Path, expected: str) -> dict[str, Tensor]:
+    """The tensors of a file that has the SHA-256 it should have."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing: install tapehead or fetch the machine again.") from None
+    if sha256(data) != expected:
+        raise ValueError(f"{path} does not match the SHA-256 on its card: install tapehead or fetch the machine again.")
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load(data)
+    except SafetensorError as error:
+        raise ValueError(f"{path} holds no tensors ({error}): install tapehead or fetch the machine again.") from error
+    return tensors
+
+
+def _machine(
+    about: Card, tensors: Mapping[str, Tensor], path: Path, device: str | torch.device, backend: str
+) -> SequenceModel:
+    """The card's machine with these parameters."""
+    task = make_task(about.task, **about.task_options)
+    model = make_model(about.model, task, backend, **about.model_options).to(device)
+    model.backend_in_use()  # refuses a backend that cannot run here
+    wanted = dict(model.named_parameters())
+    for kind, found in (("lacks", wanted.keys() - tensors), ("has, against its card,", tensors.keys() - wanted.keys())):
+        if found:
+            raise ValueError(f"{path} {kind} {', '.join(sorted(found))}: it is not the machine of its card.")
+    for key, parameter in wanted.items():
+        value = tensors[key]
+        if value.shape != parameter.shape or value.dtype != torch.float32:
+            given, due = ([*t.shape, str(t.dtype).removeprefix("torch.")] for t in (value, parameter))
+            raise ValueError(f"{key} in {path} is {given}, but the machine of its card has {due}.")
+    model.load_state_dict(dict(tensors))
+    return model.eval()
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def put(about: Card, parameters: Mapping[str, Tensor], folder: Path | None = None) -> Card:
+    """Write a machine into the zoo, in the place of one of that name and of its snapshots; its card, with the hash."""
+    folder = folder or FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    data = safetensors.torch.save({key: value.detach().float().cpu().contiguous() for key, value in parameters.items()})
+    about = dataclasses.replace(about, sha256=sha256(data), snapshots=None)
+    snapshots_file(about.name, folder).unlink(missing_ok=True)
+    replace_durably(weights_file(about.name, folder), data)
+    _put_card(about, folder)
+    return about
+
+
+def put_snapshots(name: str, series: Mapping[int, Mapping[str, Tensor]], folder: Path | None = None) -> Card:
+    """Write weights on the way, {episodes: named parameters}, beside a machine of the zoo; its new card."""
+    folder = folder or FOLDER
+    tensors = {
+        f"{episodes}/{key}": value.detach().half().cpu().contiguous()
+        for episodes, parameters in series.items()
+        for key, value in parameters.items()
+    }
+    data = safetensors.torch.save(tensors)
+    about = dataclasses.replace(card(name, folder), snapshots={"episodes": sorted(series), "sha256": sha256(data)})
+    replace_durably(snapshots_file(name, folder), data)
+    _put_card(about, folder)
+    return about
+
+
+def _put_card(about: Card, folder: Path) -> None:
+    replace_durably(folder / f"{about.name}.json", about.to_json().encode())
+
+
+def fetch(name: str, out: Path, folder: Path | None = None) -> list[Path]:
+    """Copy a machine, its card last, into another folder; the files that are there now."""
+    load(name, folder=folder)  # what is damaged is not handed on
+    sources = [weights_file(name, folder), snapshots_file(name, folder), (folder or FOLDER) / f"{name}.json"]
+    copies = {out / source.name: source.read_bytes() for source in sources if source.exists()}
+    for target, data in copies.items():
+        if target.exists() and target.read_bytes() != data:
+            raise ValueError(f"{target} is there already, and another one: choose another folder with --out.")
+    out.mkdir(parents=True, exist_ok=True)
+    for target, data in copies.items():
+        replace_durably(target, data)
+    return list(copies)
