@@ -80,6 +80,14 @@ inline float __shfl_xor_sync(unsigned, float x, int bit) {
   fibres::wait(fibres::warps[me / 32]);
   return y;
 }
+inline float __shfl_sync(unsigned, float x, int lane) {
+  const int me = fibres::current;
+  fibres::exchanged[me] = x;
+  fibres::wait(fibres::warps[me / 32]);
+  const float y = fibres::exchanged[me / 32 * 32 + (lane & 31)];
+  fibres::wait(fibres::warps[me / 32]);
+  return y;
+}
 inline void __syncwarp() { fibres::wait(fibres::warps[fibres::current / 32]); }
 inline bool __any_sync(unsigned, bool x) {
   float any = x;

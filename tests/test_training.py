@@ -943,3 +943,41 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(tmp_path, capsys):
     assert "0 of 2 seeds solved" in line
     assert "inf" not in line
     assert line.isprintable()  # no escape codes
+
+
+@pytest.mark.parametrize("stocked", [1, 1000, 4_000_000])
+def test_the_stock_changes_no_data(monkeypatch, stocked):
+    monkeypatch.setattr(loop, "STOCKED_STEPS", stocked)
+    trainer = Trainer(RICH)
+    for seeds, span in (
+        ([3, 7], range(0, 100)),
+        ([3, 7], range(100, 200)),
+        ([7], range(200, 300)),
+        ([7], range(0, 50)),
+    ):
+        data, slots = trainer._data(seeds, span)
+        direct = trainer._sample(seeds, span)
+        steps = direct.inputs.shape[2]
+        assert torch.equal(data.inputs[:, :, :steps], direct.inputs)
+        assert not data.inputs[:, :, steps:].any()
+        assert torch.equal(data.lengths, direct.lengths)
+        assert torch.equal(slots, trainer._sample_slots(seeds, span))
+
+
+def test_the_stock_is_bounded_and_used(monkeypatch):
+    trainer, drawn = Trainer(tiny(episodes=5000)), []
+    sample = trainer._sample
+    monkeypatch.setattr(trainer, "_sample", lambda seeds, span: drawn.append(span) or sample(seeds, span))
+    for first in range(0, 1200, 100):
+        trainer._data([0], range(first, first + 100))
+    assert drawn == [range(0, 100), range(100, 1100), range(1100, 2100)]
+
+
+def test_a_curriculum_holds_in_training_alone():
+    trainer = Trainer(tiny(curriculum={"density": [0.0, 0.0], "length": (2, 2)}))
+    data, _ = trainer._data([0], range(100))
+    assert not data.targets.any()
+    assert set(data.lengths.flatten().tolist()) == {5}
+    assert trainer.task.length == (1, 3)
+    with pytest.raises(ValueError, match="densty"):
+        Trainer(tiny(curriculum={"densty": (0.0, 1.0)}))

@@ -28,9 +28,13 @@ from tapehead.training.config import RunConfig
 from tapehead.training.population import Population, excess_bits
 from tapehead.training.progress import Progress
 from tapehead.training.runs import Run
+from tapehead.training.stepping import Replaying, Stepper, one_by_one
 
 BLOCK = 100
 """Updates between two looks at the metrics. Part of what a run computes: solved seeds stop at the end of a block."""
+
+STOCKED_STEPS = 4_000_000
+"""Steps of all sequences together that are sampled ahead: bounds the memory that they take."""
 
 SAVE_SECONDS = 5.0
 """Least time between checkpoints; they also take at most a twentieth of the run's time."""
@@ -51,6 +55,7 @@ class Trainer:
         self.config, self.run = config, run
         self.device = torch.device(config.device)
         self.task: Task = make_task(config.task, **config.task_options)
+        self.lessons: Task = make_task(config.task, **config.task_options | config.curriculum)
         self.model: SequenceModel = make_model(config.model, self.task, config.backend, **config.model_options)
         self.model.to(self.device)
         self.backend_in_use = self.model.backend_in_use()  # refuses a backend that cannot run here
@@ -59,6 +64,9 @@ class Trainer:
         self.rule = UpdateRule(config.optimiser, config.clip, config.clip_at, config.average)
         update = dispatch.update_kernel(self.backend_in_use, self.device)
         self.population = Population(self.model, self.rule, update, list(config.seeds), self.device)
+        self._step: Stepper = Replaying() if self.backend_in_use == "gpu" else one_by_one
+        self._stock: tuple[int, list[int], Batch, Tensor | None] = (0, [], Batch(*[torch.empty(0)] * 4), None)
+        self._longest = STOCKED_STEPS  # steps of a sequence, as seen in the last stock: at first one block at a time
         self.updates = 0
         self.metrics: list[str] = []
 
@@ -69,23 +77,32 @@ class Trainer:
         stop = min(self.updates + updates, self.config.updates)
         span = range(self.updates, stop)
         seeds = [self.config.seeds[i] for i in self.population.index.tolist()]
-        data = self._sample(seeds, span)  # [K, S, ...]
-        slots = self._sample_slots(seeds, span)
+        data, slots = self._data(seeds, span)  # [K, S, ...]
         before = self.population.snapshot()
-        costs, skips = [], []
-        for k, update in enumerate(span):
-            batch = Batch(*(part[k] for part in data))
-            cost, skipped = self.population.step(batch, None if slots is None else slots[k], self.config.rate(update))
-            costs.append(cost)
-            skips.append(skipped)
+        costs, skipped = self._step(self.population, data, slots, [self.config.rate(update) for update in span])
         self.updates = stop
-        skipped = torch.stack(skips)
         skipped[:, self.population.put_back_broken(before)] = True
-        self._record(seeds, data, torch.stack(costs), skipped)
+        self._record(seeds, data, costs, skipped)
+
+    def _data(self, seeds: list[int], span: range) -> tuple[Batch, Tensor | None]:
+        """The block's sequences and slots, from a stock of several blocks: sampling costs the same for one as for ten.
+
+        What is drawn depends on seed and update alone, so the stock changes nothing but the padding.
+        """
+        first, stocked, data, slots = self._stock
+        if stocked != seeds or not first <= span.start < span.stop <= first + len(data.lengths):
+            sequences = len(span) * len(seeds) * self.config.batch_size
+            blocks = max(1, min(10, STOCKED_STEPS // (sequences * self._longest)))
+            ahead = range(span.start, max(span.stop, min(span.start + blocks * len(span), self.config.updates)))
+            first, data, slots = span.start, self._sample(seeds, ahead), self._sample_slots(seeds, ahead)
+            self._stock = (first, seeds, data, slots)
+            self._longest = data.inputs.shape[2]
+        there = slice(span.start - first, span.stop - first)
+        return Batch(*(part[there] for part in data)), None if slots is None else slots[there]
 
     def _sample(self, seeds: list[int], updates: range) -> Batch:
         source = stream(seeds, f"training/{self.task.name}", updates, device=self.device)
-        return self.task.sample(source, batch_size=self.config.batch_size)
+        return self.lessons.sample(source, batch_size=self.config.batch_size)
 
     def _sample_slots(self, seeds: list[int], updates: range) -> Tensor | None:
         if self.config.slots is None:
@@ -95,7 +112,7 @@ class Trainer:
 
     def _record(self, seeds: list[int], data: Batch, costs: Tensor, skips: Tensor) -> None:
         """costs [K, S, B] in nats, skips [K, S]."""
-        excess = excess_bits(self.task, data, costs).cpu()
+        excess = excess_bits(self.lessons, data, costs).cpu()
         skipped = skips.sum(dim=0).cpu()
         episodes = self.updates * self.config.batch_size
         # [S, K * B], in order of time; contiguous, because sums of other layouts are rounded in another order

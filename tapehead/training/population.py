@@ -45,7 +45,7 @@ class Population:
         if self.working is not self.state:
             self.state.put(self.rule, self.index.to(self.state.parameters.device), self.working)
 
-    def step(self, batch: Batch, slots: Tensor | None, rate: float) -> tuple[Tensor, Tensor]:
+    def step(self, batch: Batch, slots: Tensor | None, rate: float | Tensor) -> tuple[Tensor, Tensor]:
         """One update of the active seeds: costs [A, B] in nats, and which seeds [A] were skipped."""
         costs, gradient = self.model.loss_and_gradient(
             self.working.parameters, batch.inputs, batch.targets, batch.mask, batch.lengths, slots

@@ -149,9 +149,9 @@ class _Call:
         self.arguments.kept_size = self.plan.kept_size(self.steps)
         self.set(kept=kept, d_rows=self.empty(self.seeds, self.batch, self.steps, self.plan.gradient_width))
         self.scan(backward=True)
-        rows = self.batch * self.steps
-        chunks = max(1, min(MOST_CHUNKS, rows // 1024))
-        self.arguments.chunks, self.arguments.chunk_rows = chunks, -(-rows // chunks)
+        # of whole sequences, as many for any number of steps: a gradient must not see its neighbours' padding
+        chunks = max(1, min(MOST_CHUNKS, self.batch // 32))
+        self.arguments.chunks, self.arguments.chunk_rows = chunks, -(-self.batch // chunks) * self.steps
         gradient = self.empty(chunks, self.seeds, self.plan.spec.parameter_count)
         self.set(gradient=gradient)
         grid = (self.plan.gradient_tiles, chunks, self.seeds)

@@ -261,6 +261,7 @@ class Plan:
             ("its interface has {} entries", spec.interface_size, MOST_OUTPUTS),
             ("its reads have {} values", self.reads, MOST_OUTPUTS),
             ("its input has {} channels", spec.input_size, THREADS),
+            ("its heads have {} shifts", spec.shift_inputs, 32),
         ):
             if value > most:
                 return f"the GPU kernel does not fit this machine: {name.format(value)}, and the most is {most}."
@@ -332,7 +333,10 @@ class Plan:
         order: list[int] = []
         for kind in ("shift", "strength", "sharpening", "gate", "key", "erase", "add"):
             entries = [o for o, field in enumerate(fields) if field == kind]
-            order += entries + [-1] * (up_to(32, len(entries)) - len(entries))
+            in_warp = 32 // taps * taps if kind == "shift" else 32  # a head's taps stay together
+            for first in range(0, len(entries), in_warp):
+                warp = entries[first : first + in_warp]
+                order += warp + [-1] * (32 - len(warp))
         return order
 
     def parameter_offsets(self) -> dict[str, int]:

@@ -129,6 +129,14 @@ __device__ __forceinline__ void store_slot_sums(float (&v)[COUNT], float* target
   fold<COUNT, 16, LANES_PER_SLOT>(v, threadIdx.x % 32, 0, COUNT, target, store);
 }
 
+// COUNT values, `stride` apart, in four sums, because one would wait for every addition.
+template <int COUNT>
+__device__ __forceinline__ float sum_of_strided(const float* values, int stride) {
+  float sums[4] = {0, 0, 0, 0};
+  UNROLL for (int i = 0; i < COUNT; i++) sums[i % 4] += values[i * stride];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 __device__ __forceinline__ float sum_of_warps(const float* partials) {  // [SLOT_WARPS], 16-byte aligned
   float sums[4] = {0, 0, 0, 0};
   UNROLL for (int i = 0; i < SLOT_WARPS; i += 4) {
@@ -200,7 +208,7 @@ struct Product {
   static __device__ __forceinline__ void stage(const Weight& weight, float* shared) {
     constexpr int OCTETS = (LAST - FIRST + 7) / 8;
     const int lane = threadIdx.x % 32, component = lane % 4;
-    constexpr int ITEMS = ACTIVE * OCTETS, AT_ONCE = 8;
+    constexpr int ITEMS = ACTIVE * OCTETS, AT_ONCE = 16;
     for (int first = threadIdx.x / 32; first < ITEMS; first += AT_ONCE * (THREADS / 32)) {
       float values[AT_ONCE];
       UNROLL for (int i = 0; i < AT_ONCE; i++) {  // all loads before the first use, and none under a branch
@@ -269,9 +277,7 @@ struct Product {
     if (threadIdx.x < ACTIVE) ((float4*)partials)[threadIdx.x] = sum;
   }
   static __device__ __forceinline__ float total(const float* partials, int output) {
-    float sum = 0;
-    UNROLL for (int split = 0; split < SPLITS; split++) sum += partials[split * 4 * GROUPS + output];
-    return sum;
+    return sum_of_strided<SPLITS>(partials + output, 4 * GROUPS);
   }
   static __device__ __forceinline__ float4 total_of_group(const float* partials, int group) {
     float4 sum = make_float4(0, 0, 0, 0);
@@ -364,6 +370,9 @@ struct Place {
   __device__ __forceinline__ bool active(int s) const { return slot(s) < slots; }
   __device__ __forceinline__ bool has_slots() const { return SLOT_WARPS == WARPS || warp < SLOT_WARPS; }  // a whole warp's
   __device__ __forceinline__ bool on_tape(int s) const { return slot(s) < TAPE; }
+  // Every other warp does its share of a matrix product before its share of the addressing: one half of the warps then
+  // keeps shared memory busy while the other waits for exchanges.
+  __device__ __forceinline__ bool works_ahead() const { return warp % 2; }
 };
 
 __device__ __forceinline__ Place place_of(const Arguments& a, long long sequence) {
@@ -488,11 +497,15 @@ __device__ __forceinline__ int entry_here(int i) {
 }
 struct OwnEntry {
   Activation kind;
-  int output, place, first_tap;  // -1: none; place in shared memory; output of the head's first shift entry
+  int output, place;  // -1: none; place in shared memory
+  int first_lane;     // that has the head's first shift entry: a head's taps are in one warp, side by side
+  bool taps_in_warp;  // whether any lane has a tap
 };
 __device__ __forceinline__ OwnEntry own_entry(int o, int keys, int erase, int add, int scalars) {
   const Entry e = entry_of(max(o, 0));
-  return OwnEntry{activation_of(e.field), o, asked_place(e, keys, erase, add, scalars), o - e.index};
+  const Activation kind = activation_of(e.field);
+  const bool taps = __any_sync(0xffffffffu, o >= 0 && kind == SHIFT_WEIGHT);
+  return OwnEntry{kind, o, asked_place(e, keys, erase, add, scalars), (int)threadIdx.x % 32 - e.index, taps};
 }
 
 // The paper's other shift: a width-one uniform distribution from `amount` on, as weights of the shifts -r .. r.
@@ -523,34 +536,84 @@ struct Neighbours {
   }
 };
 
+__device__ __forceinline__ void load_columns(float (&v)[COLUMNS], const float* padded, const Place& at) {
+  UNROLL for (int i = 0; i < COLUMNS; i++) v[i] = padded[at.first_column + i];
+}
+
 // Eq. 6 scales a vector with an entry above one down to it, so that squares cannot overflow. The cosine is the same to
 // float32 without that as long as they do not, because epsilon then vanishes beside the norm.
 struct Norm {
   float scale, squared;  // of the vector: one unless it is huge; squared norm of the scaled vector, with epsilon
 };
-__device__ __forceinline__ Norm team_norm(const float (&v)[COLUMNS], bool within_one) {
+// Keys of COUNT heads against this thread's slots.
+template <int COUNT>
+struct Comparison {
+  Norm row[SLOTS_PER_THREAD], key[COUNT];
+  float dot[COUNT][SLOTS_PER_THREAD];  // of the scaled key and the scaled row
+};
+constexpr float HUGE_SQUARE = 1e18f;
+
+__device__ __forceinline__ Norm scaled_norm(const float (&v)[COLUMNS]) {
+  float most = 1.0f, squared = 0;
+  UNROLL for (int i = 0; i < COLUMNS; i++) most = fmaxf(most, fabsf(v[i]));
   Norm norm;
-  norm.scale = 1.0f;
-  float squared = 0;
-  UNROLL for (int i = 0; i < COLUMNS; i++) squared += v[i] * v[i];
-  squared = team_sum(squared);
-  if (!within_one && __any_sync(0xffffffffu, squared > 1e18f)) {
-    float most = 1.0f, again = 0;
-    UNROLL for (int i = 0; i < COLUMNS; i++) most = fmaxf(most, fabsf(v[i]));
-    norm.scale = 1.0f / team_max(most);
-    UNROLL for (int i = 0; i < COLUMNS; i++) again += v[i] * norm.scale * (v[i] * norm.scale);
-    squared = team_sum(again);
-  }
-  norm.squared = squared + NORM_EPSILON;
+  norm.scale = 1.0f / team_max(most);
+  UNROLL for (int i = 0; i < COLUMNS; i++) squared += v[i] * norm.scale * (v[i] * norm.scale);
+  norm.squared = team_sum(squared) + NORM_EPSILON;
   return norm;
 }
-__device__ __forceinline__ float team_dot(const float (&a)[COLUMNS], const float (&b)[COLUMNS], float scale) {
-  float dot = 0;
-  UNROLL for (int i = 0; i < COLUMNS; i++) dot += a[i] * (b[i] * scale);
-  return team_sum(dot);
+
+// The exchanges of a level do not wait for one another, and one vote says whether anything was huge.
+template <int COUNT>
+__device__ __forceinline__ Comparison<COUNT> compare(const float* keys, const Rows& rows, const Place& at) {
+  Comparison<COUNT> c;
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+    c.row[s] = Norm{1.0f, 0.0f};
+    UNROLL for (int i = 0; i < COLUMNS; i++) c.row[s].squared += rows[s][i] * rows[s][i];
+  }
+  UNROLL for (int h = 0; h < COUNT; h++) {
+    float key[COLUMNS];
+    load_columns(key, keys + h * PADDED_WIDTH, at);
+    c.key[h] = Norm{1.0f, 0.0f};
+    UNROLL for (int i = 0; i < COLUMNS; i++) c.key[h].squared += key[i] * key[i];
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+      c.dot[h][s] = 0;
+      UNROLL for (int i = 0; i < COLUMNS; i++) c.dot[h][s] += key[i] * rows[s][i];
+    }
+  }
+  UNROLL for (int bit = 1; bit < LANES_PER_SLOT; bit *= 2) {
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) c.row[s].squared += from_lane(c.row[s].squared, bit);
+    UNROLL for (int h = 0; h < COUNT; h++) {
+      c.key[h].squared += from_lane(c.key[h].squared, bit);
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) c.dot[h][s] += from_lane(c.dot[h][s], bit);
+    }
+  }
+  bool huge = false;
+  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) huge = huge || c.row[s].squared > HUGE_SQUARE;
+  if (!KEY_TANH) UNROLL for (int h = 0; h < COUNT; h++) huge = huge || c.key[h].squared > HUGE_SQUARE;
+  if (__any_sync(0xffffffffu, huge)) {
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) c.row[s] = scaled_norm(rows[s]);
+    UNROLL for (int h = 0; h < COUNT; h++) {
+      float key[COLUMNS];
+      load_columns(key, keys + h * PADDED_WIDTH, at);
+      c.key[h] = scaled_norm(key);
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+        float dot = 0;
+        UNROLL for (int i = 0; i < COLUMNS; i++) dot += key[i] * c.key[h].scale * (rows[s][i] * c.row[s].scale);
+        c.dot[h][s] = team_sum(dot);
+      }
+    }
+  } else {
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) c.row[s].squared += NORM_EPSILON;
+    UNROLL for (int h = 0; h < COUNT; h++) c.key[h].squared += NORM_EPSILON;
+  }
+  return c;
 }
-__device__ __forceinline__ void load_columns(float (&v)[COLUMNS], const float* padded, const Place& at) {
-  UNROLL for (int i = 0; i < COLUMNS; i++) v[i] = padded[at.first_column + i];
+
+__device__ __forceinline__ float team_dot(const float (&a)[COLUMNS], const float (&b)[COLUMNS]) {
+  float dot = 0;
+  UNROLL for (int i = 0; i < COLUMNS; i++) dot += a[i] * b[i];
+  return team_sum(dot);
 }
 
 // ---------------------------------------------------------------------------------------------- forward
@@ -596,18 +659,15 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, float (
   float e[COUNT][SLOTS_PER_THREAD], exponent[COUNT][SLOTS_PER_THREAD];
   float content[COUNT][SLOTS_PER_THREAD], shifted[COUNT][SLOTS_PER_THREAD], before[COUNT][SLOTS_PER_THREAD];
   const bool teller = threadIdx.x % 32 == 0;
+  if (at.works_ahead()) idle_first();
   if (at.has_slots()) {
-    Norm row[SLOTS_PER_THREAD];
-    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) row[s] = team_norm(rows[s], false);
+    const Comparison<COUNT> c = compare<COUNT>(shared + KEYS + FIRST * PADDED_WIDTH, rows, at);
     UNROLL for (int h = 0; h < COUNT; h++) {
       const int head = FIRST + h;
-      float key[COLUMNS];
-      load_columns(key, shared + KEYS + head * PADDED_WIDTH, at);
-      const Norm norm = team_norm(key, KEY_TANH);
       const float strength = shared[SCALARS + head * HEAD_SCALARS];
       float sum = 0;
       UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
-        const float cosine = team_dot(key, rows[s], row[s].scale) * norm.scale * rsqrtf(row[s].squared * norm.squared);
+        const float cosine = c.dot[h][s] * rsqrtf(c.row[s].squared * c.key[h].squared);
         exponent[h][s] = strength * cosine;
         sum += e[h][s] = at.active(s) ? expf(strength * (cosine - 1.0f)) : 0.0f;  // a cosine is at most one
         if (at.leader && at.active(s)) shared[EXPONENTIALS + head * UP4_TAPE + at.slot(s)] = e[h][s];
@@ -616,8 +676,9 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, float (
       if (teller) shared[CHAIN_FIRST + head * WARPS + at.warp] = sum;
     }
   }
-  idle_first();
+  if (!at.works_ahead()) idle_first();
   __syncthreads();
+  if (at.works_ahead()) idle_second();
   UNROLL for (int h = 0; h < COUNT; h++) {
     const int head = FIRST + h;
     const float* scalars = shared + SCALARS + head * HEAD_SCALARS;
@@ -648,7 +709,7 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, float (
     again = slots_sum(again);
     if (teller) shared[CHAIN_SECOND + head * WARPS + at.warp] = again;
   }
-  idle_second();
+  if (!at.works_ahead()) idle_second();
   __syncthreads();
   UNROLL for (int h = 0; h < COUNT; h++) {
     const int head = FIRST + h;
@@ -770,13 +831,11 @@ __device__ void output_layer(const Arguments& a, float* shared, const Kept& kept
       const int o = first + lane;
       if (lane < OUTPUT_GROUP && o < OUTPUTS) {
         float logit = 0, slope = 0;
-        if (t < at.length) {
-          logit = logits[lane] + bias[o];
-          if (a.targets && a.mask[step] != 0.0f) {
-            const float target = a.targets[step * OUTPUTS + o], counts = a.mask[step];
-            cost += counts * (fmaxf(logit, 0.0f) - logit * target + log_one_plus(expf(-fabsf(logit))));
-            slope = counts * (sigmoid(logit) - target) / a.batch;
-          }
+        if (t < at.length) logit = logits[lane] + bias[o];
+        if (a.targets && a.mask[step] != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
+          const float target = a.targets[step * OUTPUTS + o], counts = a.mask[step];
+          cost += counts * (fmaxf(logit, 0.0f) - logit * target + log_one_plus(expf(-fabsf(logit))));
+          if (t < at.length) slope = counts * (sigmoid(logit) - target) / a.batch;
         }
         if (a.outputs) a.outputs[step * OUTPUTS + o] = logit;
         if (a.targets) a.d_outputs[step * OUTPUTS + o] = slope;
@@ -873,18 +932,19 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     __syncthreads();
     UNROLL for (int i = 0; i < ENTRIES; i++) {
       const int o = entries[i].output;
+      const float raw = Product_INTERFACE::total(shared + PARTIALS, max(o, 0)), in_range = clipped(raw);
+      float softmax = 0;
+      if (SHIFT_SOFTMAX && entries[i].taps_in_warp) {  // against the other taps
+        float taps[TAPS], most = in_range, sum = 0;
+        UNROLL for (int j = 0; j < TAPS; j++) most = fmaxf(most, taps[j] = __shfl_sync(0xffffffffu, in_range, entries[i].first_lane + j));
+        UNROLL for (int j = 0; j < TAPS; j++) sum += expf(taps[j] - most);
+        softmax = quotient(expf(in_range - most), sum);
+      }
       if (o >= 0) {
-        const float raw = Product_INTERFACE::total(shared + PARTIALS, o), in_range = clipped(raw);
         float asked = activate(entries[i].kind, in_range);
         if (entries[i].kind == SHIFT_WEIGHT) {
-          if (SHIFT_SOFTMAX) {  // against the other taps
-            float taps[TAPS], most = in_range, sum = 0;
-            UNROLL for (int j = 0; j < TAPS; j++) most = fmaxf(most, taps[j] = clipped(Product_INTERFACE::total(shared + PARTIALS, entries[i].first_tap + j)));
-            UNROLL for (int j = 0; j < TAPS; j++) sum += expf(taps[j] - most);
-            asked = quotient(expf(in_range - most), sum);
-          } else {
-            UNROLL for (int j = 0; j < TAPS; j++) shared[entries[i].place + j] = scalar_shift_weight(in_range, j);
-          }
+          if (SHIFT_SOFTMAX) asked = softmax;
+          else UNROLL for (int j = 0; j < TAPS; j++) shared[entries[i].place + j] = scalar_shift_weight(in_range, j);
         }
         if (SHIFT_SOFTMAX || entries[i].kind != SHIFT_WEIGHT) shared[entries[i].place] = asked;
         if (a.keep) {
@@ -922,8 +982,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     __syncthreads();
     for (int i = thread; i < READS; i += THREADS) {
       const float* partials = shared + READ_PARTIALS + i / WIDTH * PADDED_WIDTH + i % WIDTH;
-      float value = 0;
-      UNROLL for (int w = 0; w < SLOT_WARPS; w++) value += partials[w * READ_HEADS * PADDED_WIDTH];
+      const float value = sum_of_strided<SLOT_WARPS>(partials, READ_HEADS * PADDED_WIDTH);
       shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(INPUTS + i)] = value;
       kept.before(t + 1)[i] = value;
     }
@@ -1001,6 +1060,7 @@ template <int FIRST, int COUNT, class First, class Second, class Third>
 __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d_rows, const Records& records, float (*d_w)[SLOTS_PER_THREAD], const Place& at, const Neighbours& neighbours, First idle_first, Second idle_second, Third idle_third) {
   const bool teller = threadIdx.x % 32 == 0;
   float* warp_sums = shared + SUMS + at.warp * ALL_SUMS;
+  if (at.works_ahead()) idle_first();
   if (at.has_slots()) {
     UNROLL for (int h = 0; h < COUNT; h++) {
       float sum = 0;
@@ -1009,8 +1069,9 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
       if (teller) shared[CHAIN_FIRST + (FIRST + h) * WARPS + at.warp] = sum;
     }
   }
-  idle_first();
+  if (!at.works_ahead()) idle_first();
   __syncthreads();
+  if (at.works_ahead()) idle_second();
   // Eq. 9: w = softmax(gamma log(shifted + epsilon))
   float d_shifted[COUNT][SLOTS_PER_THREAD], sharpening_sum[COUNT];
   UNROLL for (int h = 0; h < COUNT; h++) {
@@ -1026,12 +1087,27 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
       sharpening_sum[h] += at.active(s) ? d_exponent * __logf(shifted) : 0.0f;
     }
   }
-  idle_second();
+  if (!at.works_ahead()) idle_second();
   __syncthreads();
+  if (at.works_ahead()) idle_third();
   // Eqs. 7 and 8. Also the cosines again, for below.
   float d_gated[COUNT][SLOTS_PER_THREAD], cosine[COUNT][SLOTS_PER_THREAD], inverse[COUNT][SLOTS_PER_THREAD];
   Norm row[SLOTS_PER_THREAD];
-  UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) row[s] = at.has_slots() ? team_norm(rows[s], false) : Norm{1.0f, 1.0f};
+  if (at.has_slots()) {
+    const Comparison<COUNT> c = compare<COUNT>(shared + KEYS + FIRST * PADDED_WIDTH, rows, at);
+    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) row[s] = c.row[s];
+    UNROLL for (int h = 0; h < COUNT; h++) {
+      UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
+        const float of_norms = rsqrtf(c.row[s].squared * c.key[h].squared);
+        inverse[h][s] = c.key[h].scale * of_norms;
+        cosine[h][s] = c.dot[h][s] * of_norms;
+      }
+      if (threadIdx.x == 0) {
+        shared[KEY_NORMS + 2 * (FIRST + h)] = c.key[h].scale;
+        shared[KEY_NORMS + 2 * (FIRST + h) + 1] = c.key[h].squared;
+      }
+    }
+  }
   UNROLL for (int h = 0; h < COUNT; h++) {
     if (!at.has_slots()) break;
     const int head = FIRST + h;
@@ -1057,19 +1133,8 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
     const float content = slots_sum(sums[SUM_CONTENT]);
     if (teller) shared[CHAIN_SECOND + head * WARPS + at.warp] = content;
     store_slot_sums(*(float(*)[SUM_TAPS + TAPS - SUM_PREVIOUS])(sums + SUM_PREVIOUS), warp_sums + sums_of(head) + PADDED_WIDTH + SUM_PREVIOUS, at.leader);
-    float key[COLUMNS];
-    load_columns(key, shared + KEYS + head * PADDED_WIDTH, at);
-    const Norm norm = team_norm(key, KEY_TANH);
-    UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
-      inverse[h][s] = norm.scale * rsqrtf(row[s].squared * norm.squared);
-      cosine[h][s] = team_dot(key, rows[s], row[s].scale) * inverse[h][s];
-    }
-    if (threadIdx.x == 0) {
-      shared[KEY_NORMS + 2 * head] = norm.scale;
-      shared[KEY_NORMS + 2 * head + 1] = norm.squared;
-    }
   }
-  idle_third();
+  if (!at.works_ahead()) idle_third();
   __syncthreads();
   // Eqs. 5 and 6. With k~, m~ the scaled key and row: d cosine / d m~ = k~ / (|k~| |m~|) - cosine m~ / |m~|^2
   UNROLL for (int h = 0; h < COUNT; h++) {
@@ -1110,7 +1175,7 @@ __device__ __forceinline__ void read(float* shared, const Rows& rows, Rows& d_ro
     float d_read[COLUMNS];
     load_columns(d_read, shared + D_READS + h * PADDED_WIDTH, at);
     UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
-      d_w[h][s] += team_dot(d_read, rows[s], 1.0f);
+      d_w[h][s] += team_dot(d_read, rows[s]);
       UNROLL for (int i = 0; i < COLUMNS; i++) d_rows[s][i] += records[h][s].z * d_read[i];
     }
   }
@@ -1162,9 +1227,7 @@ __device__ __forceinline__ void write(float* shared, const Rows& before, Rows& d
 }
 
 __device__ __forceinline__ float all_warps(const float* shared, int index) {
-  float sum = 0;
-  UNROLL for (int w = 0; w < SLOT_WARPS; w++) sum += shared[SUMS + w * ALL_SUMS + index];
-  return sum;
+  return sum_of_strided<SLOT_WARPS>(shared + SUMS + index, ALL_SUMS);
 }
 
 // Which sums the gradient of an interface entry is made of; settled once per sequence.

@@ -74,5 +74,5 @@ class UpdateState:
             tensor[index] = part.tensors(rule)[name]
 
 
-Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, float], Tensor]
+Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, "float | Tensor"], Tensor]
 """update(rule, state, gradient [S, P], costs [S, B], rate) changes the state; returns the skipped seeds [S]."""

@@ -88,7 +88,7 @@ def _population(is_adam, clip, clip_at, decay, rate, w, g, costs, a, b, c, avera
                 average[s, i] = keep * average[s, i] + fresh * w[s, i]
 
 
-def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor, rate: float) -> Tensor:
+def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor, rate: float | Tensor) -> Tensor:
     """As reference.update."""
     skipped = torch.empty(costs.shape[0], dtype=torch.bool)
     w = state.parameters.numpy()
@@ -98,7 +98,7 @@ def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor
         CLIPS[rule.clip],
         rule.clip_at,
         rule.average,
-        rate,
+        float(rate),
         w,
         gradient.numpy(),
         costs.numpy(),

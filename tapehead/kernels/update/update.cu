@@ -35,11 +35,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_look(const __grid_c
   my_part(a, begin, end);
   float sum = 0;
   bool good = true;
+  if (a.size % 4 == 0) {
 #pragma unroll 4
-  for (long long i = begin + threadIdx.x; i < end; i += THREADS) {
-    const float g = gradient[i];
-    good = good && finite(g);
-    sum += g * g;
+    for (long long i = begin + 4 * threadIdx.x; i < end; i += 4 * THREADS) {
+      const float4 g = *(const float4*)(gradient + i);
+      good = good && finite(g.x) && finite(g.y) && finite(g.z) && finite(g.w);
+      sum += g.x * g.x + g.y * g.y + (g.z * g.z + g.w * g.w);
+    }
+  } else {
+#pragma unroll 4
+    for (long long i = begin + threadIdx.x; i < end; i += THREADS) {
+      const float g = gradient[i];
+      good = good && finite(g);
+      sum += g * g;
+    }
   }
   for (int b = blockIdx.x * THREADS + threadIdx.x; b < a.batch; b += PARTS * THREADS) good = good && finite(a.costs[seed * (long long)a.batch + b]);
   for (int bit = 16; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, bit);

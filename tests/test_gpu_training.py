@@ -1,0 +1,84 @@
+"""The training loop on a GPU: graphs, company and resuming change no bit."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from tapehead.training.checkpoint import Checkpoint
+from tapehead.training.config import RunConfig
+from tapehead.training.loop import Trainer
+from tapehead.training.stepping import Replaying, one_by_one
+
+pytestmark = pytest.mark.gpu
+
+CONFIG = RunConfig(
+    task="copy",
+    model_options={"controller_size": 20, "memory_slots": 32},
+    seeds=tuple(range(5, 16)),
+    episodes=500,
+    schedule="cosine",
+    learning_rate=1e-3,
+    slots=(21, 32),
+    average=0.99,
+    early_stop=False,
+    device="cuda",
+    backend="gpu",
+)
+
+
+def trained(config: RunConfig, blocks: int, graphs: bool = True) -> Trainer:
+    trainer = Trainer(config)
+    trainer._step = Replaying() if graphs else one_by_one
+    for _ in range(blocks):
+        trainer.block()
+    return trainer
+
+
+def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> list[str]:
+    return [name for name in ours if not torch.equal(ours[name], theirs[name])]
+
+
+@pytest.mark.parametrize("clip", ["elementwise", "norm"])
+def test_graphs_change_no_bit(clip):
+    config = dataclasses.replace(CONFIG, clip=clip)
+    with_graphs, without = trained(config, 4), trained(config, 4, graphs=False)
+    assert any(with_graphs._step._graphs.values())  # something was captured
+    assert same(with_graphs.population.tensors(), without.population.tensors()) == []
+    assert with_graphs.metrics == without.metrics
+
+
+@pytest.mark.parametrize("batch", [1, 70])
+def test_a_seed_alone_is_the_seed_among_others(batch):
+    config = dataclasses.replace(CONFIG, batch_size=batch, episodes=300 * batch)
+    everyone = trained(config, 3)
+    alone = trained(dataclasses.replace(config, seeds=(7,)), 3)
+    place = config.seeds.index(7)
+    ours = {name: tensor[place : place + 1] for name, tensor in everyone.population.tensors().items()}
+    assert same(ours, alone.population.tensors()) == []
+
+
+def test_resuming_changes_no_bit():
+    straight, stopped = trained(CONFIG, 5), trained(CONFIG, 2)
+    saved = {name: tensor.cpu().clone() for name, tensor in stopped.population.tensors().items()}
+    checkpoint = Checkpoint(stopped.updates, saved, {"updates": stopped.updates}, {})
+    resumed = Trainer(CONFIG)
+    resumed.population.restore(checkpoint.tensors)
+    resumed.updates = checkpoint.facts["updates"]
+    for _ in range(3):
+        resumed.block()
+    assert same(straight.population.tensors(), resumed.population.tensors()) == []
+
+
+def test_seeds_that_leave_do_not_disturb_those_that_stay():
+    config = dataclasses.replace(CONFIG, early_stop=True, task_options={"length": (1, 2)}, episodes=6000)
+    everyone = Trainer(config)
+    while not everyone.finished:
+        everyone.block()
+    assert len(set(everyone.population.solved_at.tolist())) > 1
+    alone = Trainer(dataclasses.replace(config, seeds=(7,)))
+    while not alone.finished:
+        alone.block()
+    place = config.seeds.index(7)
+    ours = {name: tensor[place : place + 1] for name, tensor in everyone.population.tensors().items()}
+    assert same(ours, alone.population.tensors()) == []
