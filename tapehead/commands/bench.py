@@ -56,7 +56,7 @@ def _subjects(fast: str, device: str) -> list[Subject]:
         return [
             ntm_subject("gpu", "lstm", 1, 1, seeds=132, device=device),
             ntm_subject("gpu", "lstm", 1, 1, device=device),
-            ntm_subject("gpu", "lstm", 4096, 1, device=device, updates=10),
+            ntm_subject("gpu", "lstm", 4096, 1, device=device),
             ntm_subject("gpu", "feedforward", 1, 1, seeds=132, device=device),
             lstm_subject(1, 1, device=device),
             lstm_subject(1024, 1, device=device),

@@ -114,7 +114,14 @@ COPY = SMOOTH | {"learning_rate": 3e-4, "episodes": 40_000, "slots": (21, 48), "
 REPEAT = SMOOTH | {"learning_rate": 7e-4, "episodes": 60_000, "slots": (16, 128), "clip": "norm", "clip_at": 1.0}
 RECALL = SMOOTH | {"learning_rate": 1e-4, "episodes": 80_000, "schedule": "constant", "model_options": BY_CONTENT}
 PULSES = REPEAT | {"learning_rate": 5e-4, "slots": (32, 128), "episodes": 50_000}
-NGRAMS = SMOOTH | {"learning_rate": 5e-4, "episodes": 200_000, "clip": "norm", "clip_at": 1.0}
+NGRAMS = SMOOTH | {
+    "learning_rate": 5e-4,
+    "episodes": 135_000,
+    "batch_size": 3,
+    "clip": "norm",
+    "clip_at": 1.0,
+    "model_options": READ_FIRST | BY_CONTENT,
+}
 
 SURE: dict[str, dict[str, Any]] = {
     "copy-ntm-lstm": COPY,
