@@ -103,37 +103,63 @@ VARIANTS: dict[str, Variant] = {
 
 MISPRINTS = {"priority-sort-lstm": "two digits swapped in print: the architecture of the other four rows has 348,424"}
 
-# What `sure` changes, by preset. Only copy with the LSTM controller is confirmed on fresh seeds so far; the others are
-# the best settings known, and rows that are not here train as in the paper (docs/recipes.md).
+# What `sure` changes, by preset: docs/recipes.md says why, docs/results/ what came of it on fresh seeds. Rows that are
+# not here train as in the paper.
 TANH = {"key_activation": "tanh", "add_activation": "tanh"}
 READ_FIRST = TANH | {"order": "read_then_write"}
 BY_CONTENT = {"strength_bias": 2.0, "read_gate_bias": 1.0}
+FORGETFUL = {"forget_bias": -2.0}
+"""A controller that starts without a memory of its own has to use the tape."""
 SMOOTH = {"schedule": "cosine", "average": 0.998, "early_stop": False}
+BY_NORM = {"clip": "norm", "clip_at": 1.0}
 
-COPY = SMOOTH | {"learning_rate": 3e-4, "episodes": 40_000, "slots": (21, 48), "model_options": READ_FIRST}
-REPEAT = SMOOTH | {"learning_rate": 7e-4, "episodes": 60_000, "slots": (16, 128), "clip": "norm", "clip_at": 1.0}
-RECALL = SMOOTH | {"learning_rate": 1e-4, "episodes": 80_000, "schedule": "constant", "model_options": BY_CONTENT}
-PULSES = REPEAT | {"learning_rate": 5e-4, "slots": (32, 128), "episodes": 50_000}
-NGRAMS = SMOOTH | {
-    "learning_rate": 5e-4,
-    "episodes": 135_000,
-    "batch_size": 3,
-    "clip": "norm",
-    "clip_at": 1.0,
+COPY = SMOOTH | {
+    "learning_rate": 3e-4,
+    "episodes": 40_000,
+    "slots": (21, 48),
+    "curriculum": {"blanks": 0.05},
+    "model_options": FORGETFUL,
+}
+COPY_FEEDFORWARD = SMOOTH | {
+    "learning_rate": 2e-4,
+    "episodes": 40_000,
+    "slots": (21, 128),
+    "curriculum": {"density": (0.0, 1.0)},
+    "model_options": TANH,
+}
+REPEAT = SMOOTH | BY_NORM | {"learning_rate": 7e-4, "episodes": 50_000, "slots": (16, 128)}
+PULSES = REPEAT | {"learning_rate": 5e-4, "slots": (32, 128)}
+RECALL = SMOOTH | {
+    "learning_rate": 2e-4,
+    "episodes": 80_000,
+    "slots": (28, 96),
     "model_options": READ_FIRST | BY_CONTENT,
 }
+RECALL_FEEDFORWARD = RECALL | BY_NORM | {"learning_rate": 3e-4, "episodes": 60_000}
+NGRAMS = (
+    SMOOTH
+    | BY_NORM
+    | {
+        "learning_rate": 5e-4,
+        "episodes": 135_000,
+        "batch_size": 3,
+        "model_options": READ_FIRST | BY_CONTENT,
+    }
+)
+SORT = SMOOTH | {"learning_rate": 3e-4, "episodes": 60_000, "model_options": TANH}
 
 SURE: dict[str, dict[str, Any]] = {
     "copy-ntm-lstm": COPY,
-    "copy-ntm-feedforward": COPY | {"episodes": 60_000, "model_options": TANH},
-    "repeat-copy-ntm-lstm": REPEAT,
+    "copy-ntm-feedforward": COPY_FEEDFORWARD,
+    "repeat-copy-ntm-lstm": REPEAT | {"model_options": FORGETFUL},
     "repeat-copy-ntm-feedforward": REPEAT,
-    "repeat-copy-pulses-ntm-lstm": PULSES,
+    "repeat-copy-pulses-ntm-lstm": PULSES | {"model_options": FORGETFUL},
     "repeat-copy-pulses-ntm-feedforward": PULSES,
     "associative-recall-ntm-lstm": RECALL,
-    "associative-recall-ntm-feedforward": RECALL,
+    "associative-recall-ntm-feedforward": RECALL_FEEDFORWARD,
     "ngrams-ntm-lstm": NGRAMS,
     "ngrams-ntm-feedforward": NGRAMS,
+    "priority-sort-ntm-lstm": SORT,
 }
 
 
