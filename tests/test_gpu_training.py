@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from tapehead.streams import stream
 from tapehead.training.checkpoint import Checkpoint
 from tapehead.training.config import RunConfig
 from tapehead.training.loop import Trainer
@@ -16,7 +17,7 @@ CONFIG = RunConfig(
     task="copy",
     model_options={"controller_size": 20, "memory_slots": 32},
     seeds=tuple(range(5, 16)),
-    episodes=500,
+    episodes=600,
     schedule="cosine",
     learning_rate=1e-3,
     slots=(21, 32),
@@ -56,6 +57,19 @@ def test_a_seed_alone_is_the_seed_among_others(batch):
     place = config.seeds.index(7)
     ours = {name: tensor[place : place + 1] for name, tensor in everyone.population.tensors().items()}
     assert same(ours, alone.population.tensors()) == []
+
+
+def test_a_look_at_the_machines_between_blocks_changes_no_bit():
+    straight, looked_at = trained(CONFIG, 6), trained(CONFIG, 3)
+    for _ in range(3):
+        population = looked_at.population
+        batch = looked_at.task.sample(stream(0, "t", 0, device="cuda"), batch_size=7)
+        looked_at.model.population(
+            population.delivered()[:1], *(part.unsqueeze(0) for part in (batch.inputs, batch.lengths))
+        )
+        torch.randn(4, 64, 32, 20, device="cuda")  # into whatever memory was given back
+        looked_at.block()
+    assert same(straight.population.tensors(), looked_at.population.tensors()) == []
 
 
 def test_resuming_changes_no_bit():

@@ -327,7 +327,8 @@ specs = st.builds(
     seed=st.integers(0, 10**6),
 )
 def test_agrees_with_the_reference_on_random_machines(backend: str, dtype: torch.dtype, **shape: Any) -> None:
-    supported(backend, dtype)
+    if dispatch.fused(backend).refusal(SMALL, dtype, DEVICES[backend]) is not None:
+        dtype = torch.float32  # a skip would end all examples
     check(backend, make_problem(**shape), dtype)
 
 

@@ -950,10 +950,10 @@ def test_the_stock_changes_no_data(monkeypatch, stocked):
     monkeypatch.setattr(loop, "STOCKED_STEPS", stocked)
     trainer = Trainer(RICH)
     for seeds, span in (
-        ([3, 7], range(0, 100)),
+        ([3, 7], range(100)),
         ([3, 7], range(100, 200)),
         ([7], range(200, 300)),
-        ([7], range(0, 50)),
+        ([7], range(50)),
     ):
         data, slots = trainer._data(seeds, span)
         direct = trainer._sample(seeds, span)
@@ -970,7 +970,7 @@ def test_the_stock_is_bounded_and_used(monkeypatch):
     monkeypatch.setattr(trainer, "_sample", lambda seeds, span: drawn.append(span) or sample(seeds, span))
     for first in range(0, 1200, 100):
         trainer._data([0], range(first, first + 100))
-    assert drawn == [range(0, 100), range(100, 1100), range(1100, 2100)]
+    assert drawn == [range(100), range(100, 1100), range(1100, 2100)]
 
 
 def test_a_curriculum_holds_in_training_alone():

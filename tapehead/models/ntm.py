@@ -176,6 +176,9 @@ class NTM(Machine, SequenceModel):
         twin.load_state_dict(self.state_dict())
         return twin.train(self.training)
 
+    def constants(self) -> Any:
+        return self._constant_start
+
     def check_slots(self, most: int) -> None:
         if most > self.config.memory_slots:
             raise ValueError(

@@ -124,7 +124,7 @@ COPY_FEEDFORWARD = SMOOTH | {
     "learning_rate": 2e-4,
     "episodes": 40_000,
     "slots": (21, 128),
-    "curriculum": {"density": (0.0, 1.0)},
+    "curriculum": {"density": [0.0, 1.0]},
     "model_options": TANH,
 }
 REPEAT = SMOOTH | BY_NORM | {"learning_rate": 7e-4, "episodes": 50_000, "slots": (16, 128)}

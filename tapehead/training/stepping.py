@@ -79,6 +79,7 @@ class _Graph:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._costs, self._skips = one_by_one(population, self._data, self._slots, self._rates)
+        self._constants = population.model.constants()  # the model may drop them when it is used for something else
 
     def __call__(self, data: Batch, slots: Tensor | None, rates: list[float]) -> Costs:
         for here, there in zip(self._data, data, strict=True):
