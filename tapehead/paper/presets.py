@@ -128,7 +128,12 @@ COPY_FEEDFORWARD = SMOOTH | {
     "model_options": TANH,
 }
 REPEAT = SMOOTH | BY_NORM | {"learning_rate": 7e-4, "episodes": 50_000, "slots": (16, 128)}
-PULSES = REPEAT | {"learning_rate": 5e-4, "slots": (32, 128)}
+PULSES = REPEAT | {
+    "learning_rate": 5e-4,
+    "episodes": 80_000,
+    "slots": (32, 128),
+    "model_options": {"order": "read_then_write"},
+}
 RECALL = SMOOTH | {
     "learning_rate": 2e-4,
     "episodes": 80_000,
@@ -153,7 +158,7 @@ SURE: dict[str, dict[str, Any]] = {
     "copy-ntm-feedforward": COPY_FEEDFORWARD,
     "repeat-copy-ntm-lstm": REPEAT | {"model_options": FORGETFUL},
     "repeat-copy-ntm-feedforward": REPEAT,
-    "repeat-copy-pulses-ntm-lstm": PULSES | {"model_options": FORGETFUL},
+    "repeat-copy-pulses-ntm-lstm": PULSES,
     "repeat-copy-pulses-ntm-feedforward": PULSES,
     "associative-recall-ntm-lstm": RECALL,
     "associative-recall-ntm-feedforward": RECALL_FEEDFORWARD,
