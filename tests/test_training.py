@@ -23,7 +23,7 @@ from tapehead.commands.train import finish
 from tapehead.streams import stream
 from tapehead.tasks import Batch
 from tapehead.tasks.copy import Copy
-from tapehead.training import checkpoint, events, loop, population
+from tapehead.training import checkpoint, events, loop, population, stepping
 from tapehead.training.config import RunConfig
 from tapehead.training.loop import Interrupted, Trainer
 from tapehead.training.progress import Progress
@@ -959,7 +959,9 @@ def test_the_stock_changes_no_data(monkeypatch, stocked):
         direct = trainer._sample(seeds, span)
         steps = direct.inputs.shape[2]
         assert torch.equal(data.inputs[:, :, :steps], direct.inputs)
-        assert not data.inputs[:, :, steps:].any()
+        assert torch.equal(data.targets[:, :, :steps], direct.targets)
+        assert torch.equal(data.mask[:, :, :steps], direct.mask)
+        assert not any(part[:, :, steps:].any() for part in data[:3])
         assert torch.equal(data.lengths, direct.lengths)
         assert torch.equal(slots, trainer._sample_slots(seeds, span))
 
@@ -981,3 +983,66 @@ def test_a_curriculum_holds_in_training_alone():
     assert trainer.task.length == (1, 3)
     with pytest.raises(ValueError, match="densty"):
         Trainer(tiny(curriculum={"densty": (0.0, 1.0)}))
+
+
+@pytest.mark.parametrize("curriculum", [{"width": 3}, {"paper_channels": True}])
+def test_a_curriculum_that_changes_channels_is_refused(curriculum):
+    with pytest.raises(ValueError, match=r"not channels"):
+        Trainer(tiny(curriculum=curriculum))
+
+
+def test_data_with_other_channels_are_refused_by_every_backend():
+    for backend in ("cpu", "reference"):
+        trainer = Trainer(tiny(backend=backend))
+        data, _ = Trainer(tiny(task_options={"length": (1, 3), "width": 3}))._data([0], range(100))
+        with pytest.raises(ValueError, match=r"inputs|input"):
+            trainer.population.step(Batch(*(part[0] for part in data)), None, 1e-4)
+
+
+def test_a_run_without_a_curriculum_is_written_as_before_there_were_any():
+    assert "curriculum" not in PLAIN.to_dict()
+    assert RunConfig.from_dict(PLAIN.to_dict()) == PLAIN
+    taught = tiny(curriculum={"blanks": 0.1})
+    assert RunConfig.from_dict(taught.to_dict()) == taught
+    assert taught.hash != PLAIN.hash
+
+
+class _Counted:
+    """A population that only counts, and a graph that only says that it is one."""
+
+    def __init__(self):
+        self.working, self.steps, self.replays, self.captures = object(), 0, 0, 0
+
+    def step(self, batch, slots, rate):
+        self.steps += 1
+        return torch.zeros(1, 1), torch.zeros(1, dtype=torch.bool)
+
+
+def test_what_has_come_often_enough_is_captured(monkeypatch):
+    class Graph:
+        def __init__(self, population, data, slots):
+            population.captures += 1
+            self.population = population
+
+        def __call__(self, data, slots, rates):
+            self.population.replays += 1
+            return torch.ones(len(rates), 1, 1), torch.zeros(len(rates), 1, dtype=torch.bool)
+
+    monkeypatch.setattr(stepping, "_Graph", Graph)
+    counted, replaying = _Counted(), stepping.Replaying()
+
+    def block(updates, steps=5):
+        data = Batch(torch.zeros(updates, 1, steps, 1, 2), *[torch.zeros(updates)] * 3)
+        return replaying(counted, data, None, [1e-4] * updates)[0]
+
+    assert block(100).sum() == 0
+    assert (counted.steps, counted.captures) == (100, 0)
+    assert block(105).flatten().tolist() == [1.0] * 100 + [0.0] * 5  # what does not fill a graph runs one by one
+    assert (counted.steps, counted.captures, counted.replays) == (105, 1, 10)
+    block(100, steps=6)  # another shape waits again
+    assert (counted.steps, counted.captures) == (205, 1)
+    counted.working = object()  # and so do other seeds
+    block(100, steps=6)
+    assert (counted.steps, counted.captures) == (305, 1)
+    block(100, steps=6)
+    assert (counted.steps, counted.captures) == (305, 2)

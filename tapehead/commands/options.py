@@ -76,7 +76,7 @@ def _describe(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return ", ".join(map(str, get_args(hint)[:-1])) + f" or {get_args(hint)[-1]}"
     if get_origin(hint) is tuple:
-        return f"a list of {len(get_args(hint))} such as [1,20]"
+        return f"a list of {len(get_args(hint))} such as {'[0.2,0.8]' if float in get_args(hint) else '[1,20]'}"
     return WORDS.get(hint, str(hint))
 
 

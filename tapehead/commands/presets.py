@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tapehead.models import make_model
-from tapehead.paper.presets import MISPRINTS, ROWS, Row, preset
+from tapehead.paper.presets import MISPRINTS, ROWS, VARIANTS, Row, preset
 from tapehead.tasks import make_task
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def run(options: "cli.Presets") -> int:
     console.print(table)
     for name, why in MISPRINTS.items():
         console.print(f"* {name}: {why}.")
+    console.print(f"Not in the paper: {', '.join(VARIANTS)}.")
     console.print(
         "Table 3 is reproduced by an LSTM whose layers all see the input and feed the output, with learned initial "
         "states. No architecture that we know gives the counts of Tables 1 and 2: they are shown for comparison, "

@@ -27,7 +27,7 @@ def _list(options: "cli.List") -> int:
     table = Table(box=SIMPLE_HEAD, title="Trained machines", title_justify="left")
     for heading in ("name", "task", "machine"):
         table.add_column(heading)
-    for heading in ("parameters", "episodes", "beyond training, bits per sequence"):
+    for heading in ("parameters", "episodes", "headline, bits per sequence"):
         table.add_column(heading, justify="right")
     cards = [zoo.card(name) for name in zoo.names()]
     for card in cards:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tapehead.lab.blocks import blocks_of, curve_of
-from tapehead.lab.confirmation import weights_hash
+from tapehead.lab.confirmation import name_of, weights_hash
 from tapehead.lab.tables import seeds_in_words
 from tapehead.paper.presets import VARIANTS, Recipe, preset
 from tapehead.training.config import RunConfig
@@ -40,6 +40,10 @@ def _cost(machine: dict[str, Any], label: str) -> float:
 def adopt(record: dict[str, Any], run: Path, folder: Path | None = None) -> Card:
     """Put the median machine of a confirmation into the zoo. run: the folder where it was trained."""
     config = RunConfig.from_dict(record["config"])
+    if record["name"] != name_of(*config.preset.split("/")):
+        raise ValueError(
+            f"the record calls itself {record['name']!r}, but it is one of {config.preset}: confirm it again."
+        )
     if read_config(run).hash != config.hash:
         raise ValueError(f"{run} is not the run of this record: give the folder that holds it with --work.")
     machine, words = median_machine(record)

@@ -26,9 +26,9 @@ def blocks_of(seed: int, metrics: list[dict[str, Any]]) -> list[Block]:
 
 
 def worst_after(blocks: list[Block], solved_at: int, window: int = WINDOW) -> float:
-    """The highest mean of `window` consecutive episodes among windows that end when it was solved or later.
+    """The highest mean of at least `window` consecutive episodes among windows that end when it was solved or later.
 
-    A window is whole blocks, as few as hold so many episodes; the first is the one that it was solved by.
+    A window is whole blocks, as few as hold so many episodes. A block's mean is over its finite costs.
     """
     ends = (last for last, block in enumerate(blocks) if block.end >= solved_at)
     return max(mean_bits(blocks[_first(blocks, last, window) : last + 1]) for last in ends)

@@ -6,19 +6,20 @@ from tapehead.lab.summary import summarise
 
 TOP = """# Results
 
-Every row: machines trained with a recipe that was frozen before, on seeds that nobody had looked at, scored on
-sequences that nothing was chosen by. `tapehead confirm ROW` makes a record and this page; nothing here is typed by
-hand. Fractions come with Wilson's 95 % interval.
+Every row: machines trained with a recipe that was frozen before, scored on sequences that nothing was chosen by. Seeds
+from 1000 on are for this page; recipes are tuned on seeds below, and a row of those says so. `tapehead confirm ROW`
+makes a record and this page; nothing here is typed by hand. Fractions come with Wilson's 95 % interval.
 """
 
 LEARNING = """
 ## Learning
 
-Solved: the mean cost of the last 1,000 training episodes fell under the task's threshold. Episodes and seconds are
+Solved: the mean cost of the last 1,000 training episodes fell under the task's threshold; where a recipe has a
+curriculum, they are its sequences. Episodes and seconds are
 medians of the solved machines, with quartiles. Seconds to solve are not those of a machine that trains alone: they are
 the wall seconds of the whole run, divided by the episodes of all its seeds (seeds x episodes), times the episodes to
-solve. Worst after solving: the highest mean of 1,000 consecutive episodes from then on, of any machine; the weights
-delivered are those at the lowest.
+solve. Worst after solving: the highest mean of at least 1,000 consecutive episodes (whole blocks, finite costs) from
+then on, of any machine; the weights delivered are those at the lowest.
 
 """
 
@@ -71,7 +72,7 @@ def _learning(record: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]
         "seconds to solve": _seconds(summary),
         "worst after solving, bits": _worst(record),
         "episodes trained": f"{record['config']['episodes']:,}",
-        "seeds": seeds_in_words(record).partition(" ")[2],
+        "seeds": seeds_in_words(record).partition(" ")[2] + (" (tuning)" if min(record["seeds"]) < 1000 else ""),
         "side by side": str(record["seeds_side_by_side"]),
         "device, backend": f"{where['device']}, {where['backend']}",
         "date": where["date"],

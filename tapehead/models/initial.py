@@ -3,6 +3,8 @@
 Legend: S seeds, B batch, N slots, M width, R read heads, W write heads, L controller layers, C controller size.
 """
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -73,8 +75,13 @@ def _memory(
         return torch.full(shape + size, config.initial_memory_value, device=device, dtype=dtype)
     if config.initial_memory == "learned":
         return learned["initial.memory"][:, None, None].expand(shape + size).contiguous()
-    pattern = stream(0, "initial memory", 0, device=device).uniform(*size)  # slot by slot, whatever the tape's length
-    return ((2 * pattern - 1) * 0.1).to(dtype).expand(shape + size).contiguous()
+    return _pattern(*size, device).to(dtype).expand(shape + size).contiguous()
+
+
+@functools.lru_cache(maxsize=8)  # drawing it takes a copy from the host, which no CUDA graph may hold
+def _pattern(slots: int, width: int, device: torch.device) -> Tensor:
+    """The fixed random memory, slot by slot the same whatever the tape's length; float64 [N, M]."""
+    return (2 * stream(0, "initial memory", 0, device=device).uniform(slots, width) - 1) * 0.1
 
 
 def _weightings(

@@ -246,6 +246,11 @@ class NTM(Machine, SequenceModel):
         backend = self._population_backend(flat)
         if backend == "reference":
             return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots)
+        if (inputs.shape[-1], targets.shape[-1]) != (self.input_size, self.output_size):
+            raise ValueError(
+                f"inputs have {inputs.shape[-1]} channels and targets {targets.shape[-1]}, but this machine has "
+                f"{self.input_size} and {self.output_size}."
+            )
         count = self._spec.parameter_count
         parameters, rest = flat.detach().split([count, flat.shape[1] - count], dim=1)
         learns_start = bool(self._learned_start)

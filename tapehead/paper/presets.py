@@ -202,8 +202,10 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
         settings |= sure
     changes = dict(changes)
     settings["model_options"] = settings["model_options"] | changes.pop("model_options", {})
-    for part in ("task_options", "curriculum"):
-        settings[part] = settings.get(part, {}) | changes.pop(part, {})
+    own = changes.pop("task_options", {})
+    settings["task_options"] = settings["task_options"] | own
+    lessons = {name: value for name, value in settings.get("curriculum", {}).items() if name not in own}
+    settings["curriculum"] = lessons | changes.pop("curriculum", {})
     tape = settings["model_options"].get("memory_slots")
     if "slots" in settings and isinstance(tape, int) and tape > 0:  # a recipe's slots, on the tape asked for
         settings["slots"] = tuple(min(end, tape) for end in settings["slots"])

@@ -117,7 +117,7 @@ def arrange(widths: list[float], line: float) -> tuple[list[Place], int]:
 def _draw_strip(figure: Figure, strip: Strip, place: Place, cell: float, tall: float) -> None:
     x, width = place.x, strip.targets.shape[1] * cell
     page.text(figure, x, place.y + 0.13, strip.heading, fontweight="bold")
-    page.text(figure, x, place.y + 0.3, strip.note, fontsize=8.5, color=style.FAINT)
+    page.text(figure, x, place.y + 0.3, strip.note, fontsize=8.0, color=style.FAINT)
     top = place.y + HEADING
     rows: list[tuple[str, float, float, NDArray[np.float64], Colormap]] = [
         ("Targets", top, tall, strip.targets, style.BITS),

@@ -24,7 +24,8 @@ class RunConfig:
     task: str
     task_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     curriculum: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Options of the task that hold in training alone; scores are always at `task_options`."""
+    """Options of the task that hold in training alone. What is judged in training (solved, the weights kept, early
+    stop) is judged on these sequences; scores of a trained machine are always at `task_options`."""
     model: ModelName = "ntm"
     model_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     preset: str = "custom"
@@ -91,7 +92,8 @@ class RunConfig:
         return self.learning_rate * fraction
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """All settings; without a curriculum where there is none, as in runs that knew nothing of it."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value or name != "curriculum"}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -56,6 +56,12 @@ class Trainer:
         self.device = torch.device(config.device)
         self.task: Task = make_task(config.task, **config.task_options)
         self.lessons: Task = make_task(config.task, **config.task_options | config.curriculum)
+        channels, taught = ((task.input_size, task.output_size) for task in (self.task, self.lessons))
+        if taught != channels:
+            raise ValueError(
+                f"the curriculum {config.curriculum} makes {taught[0]} inputs and {taught[1]} outputs of the task's "
+                f"{channels[0]} and {channels[1]}: it may change sizes and bits, not channels."
+            )
         self.model: SequenceModel = make_model(config.model, self.task, config.backend, **config.model_options)
         self.model.to(self.device)
         self.backend_in_use = self.model.backend_in_use()  # refuses a backend that cannot run here

@@ -15,6 +15,9 @@ from tapehead.training.population import Population
 REPLAYED = 10
 """Updates in one graph: enough that a launch costs nothing, few enough that a capture costs little."""
 
+PATIENCE = 10
+"""How often so many updates of one shape run one by one before they are captured: for one block."""
+
 Costs = tuple[Tensor, Tensor]
 Stepper = Callable[[Population, Batch, Tensor | None, list[float]], Costs]
 """stepper(population, data [K, S, ...], slots [K, S, B], rates): costs [K, S, B] in nats, skipped updates [K, S]."""
@@ -32,18 +35,21 @@ def one_by_one(population: Population, data: Batch, slots: Tensor | None, rates:
 class Replaying:
     """A stepper for the GPU backend: REPLAYED updates at a time as one graph, to the same bits.
 
-    A graph holds for one set of active seeds and one shape of data. What comes for the first time runs one by one,
-    which also compiles its kernels; what comes again is captured. So a population whose seeds leave every few blocks
-    pays for no captures that it does not use.
+    A graph holds for one set of active seeds and one shape of data. A capture costs as much as a hundred updates, so
+    only what has come `PATIENCE` times is captured: a population whose seeds leave in every block is not. The first
+    updates run one by one in any case, which compiles their kernels.
     """
 
     def __init__(self) -> None:
         self._population: Any = None
-        self._graphs: dict[Any, _Graph | None] = {}
+        self._shape: Any = None
+        self._seen = 0
+        self._graph: _Graph | None = None
 
     def __call__(self, population: Population, data: Batch, slots: Tensor | None, rates: list[float]) -> Costs:
-        if self._population is not population.working:
-            self._population, self._graphs = population.working, {}
+        shape = (data.inputs.shape[1:], slots is None)
+        if self._population is not population.working or self._shape != shape:
+            self._population, self._shape, self._seen, self._graph = population.working, shape, 0, None
         whole = len(rates) // REPLAYED * REPLAYED
         parts = [self._replayed(population, *_part(data, slots, rates, first)) for first in range(0, whole, REPLAYED)]
         if whole < len(rates):
@@ -52,14 +58,12 @@ class Replaying:
         return torch.cat(costs), torch.cat(skips)
 
     def _replayed(self, population: Population, data: Batch, slots: Tensor | None, rates: list[float]) -> Costs:
-        shape = (data.inputs.shape, slots is None)
-        if shape not in self._graphs:
-            self._graphs[shape] = None
+        self._seen += 1
+        if self._seen <= PATIENCE:
             return one_by_one(population, data, slots, rates)
-        graph = self._graphs[shape]
-        if graph is None:
-            graph = self._graphs[shape] = _Graph(population, data, slots)
-        return graph(data, slots, rates)
+        if self._graph is None:
+            self._graph = _Graph(population, data, slots)
+        return self._graph(data, slots, rates)
 
 
 def _part(
@@ -75,9 +79,10 @@ class _Graph:
     def __init__(self, population: Population, data: Batch, slots: Tensor | None) -> None:
         self._data = Batch(*(part.clone(memory_format=torch.contiguous_format) for part in data))
         self._slots = None if slots is None else slots.clone(memory_format=torch.contiguous_format)
-        self._rates = torch.zeros(REPLAYED, device=data.inputs.device)
+        self._device = data.inputs.device
+        self._rates = torch.zeros(REPLAYED, device=self._device)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.device(self._device), torch.cuda.graph(self._graph, stream=torch.cuda.Stream(self._device)):
             self._costs, self._skips = one_by_one(population, self._data, self._slots, self._rates)
         self._constants = population.model.constants()  # the model may drop them when it is used for something else
 
@@ -87,5 +92,6 @@ class _Graph:
         if self._slots is not None and slots is not None:
             self._slots.copy_(slots)
         self._rates.copy_(torch.tensor(rates), non_blocking=True)
-        self._graph.replay()
+        with torch.cuda.device(self._device):
+            self._graph.replay()
         return self._costs.clone(), self._skips.clone()

@@ -59,7 +59,13 @@ class Card:
             if name not in names:
                 raise ValueError(unknown("field", name, names))
         values["curve"] = [(episodes, bits) for episodes, bits in values["curve"]]
-        return cls(**values)
+        card = cls(**values)
+        for name in ("task_options", "model_options", "settings", "environment"):
+            if not isinstance(getattr(card, name), dict):
+                raise ValueError(f"{name} is not a table")
+        if card.headline not in [point["label"] for point in card.points]:
+            raise ValueError(f"it has no scores at its headline, {card.headline}")
+        return card
 
     @property
     def machine(self) -> str:

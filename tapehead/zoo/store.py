@@ -154,9 +154,13 @@ def _put_card(about: Card, folder: Path) -> None:
 
 def fetch(name: str, out: Path, folder: Path | None = None) -> list[Path]:
     """Copy a machine, its card last, into another folder; the files that are there now."""
+    about, sources = card(name, folder), [weights_file(name, folder)]
     load(name, folder=folder)  # what is damaged is not handed on
-    sources = [weights_file(name, folder), snapshots_file(name, folder), (folder or FOLDER) / f"{name}.json"]
-    copies = {out / source.name: source.read_bytes() for source in sources if source.exists()}
+    if about.snapshots is not None:
+        snapshots(name, folder=folder)
+        sources.append(snapshots_file(name, folder))
+    sources.append((folder or FOLDER) / f"{name}.json")
+    copies = {out / source.name: source.read_bytes() for source in sources}
     for target, data in copies.items():
         if target.exists() and target.read_bytes() != data:
             raise ValueError(f"{target} is there already, and another one: choose another folder with --out.")
