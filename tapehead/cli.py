@@ -73,7 +73,9 @@ class Eval:
     episodes: int = 200
     """Sequences of each size."""
     backend: str = "auto"
-    """auto, reference or cpu."""
+    """auto, reference, cpu or gpu."""
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -155,6 +155,7 @@ MISTAKES = {
     "a folder without a run": ("eval .", "holds no run"),
     "a misspelt option of eval": ("eval x --episode 3", "did you mean --episodes"),
     "nothing to score": ("eval x --episodes 0", "--episodes is 0"),
+    "a device for eval that is not there": ("eval x --device cuda:99", "--device is 'cuda:99'"),
     "pictures of a run that is not there": ("figures nowhere", "holds no run"),
     "pictures of a word": ("figures nowhere --seed first", "first"),
     "an unknown task to explain": ("tasks sorting", "unknown task 'sorting'"),

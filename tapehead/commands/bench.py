@@ -17,6 +17,7 @@ from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
 from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
 from tapehead.commands.options import check_device, make_folder
+from tapehead.training.loop import BLOCK
 
 if TYPE_CHECKING:
     from tapehead import cli
@@ -53,11 +54,12 @@ def run(options: "cli.Bench") -> int:
 
 def _subjects(fast: str, device: str) -> list[Subject]:
     if fast == "gpu":
+        many = 10 * BLOCK  # data are sampled for up to ten blocks at once, and that belongs to an update's time
         return [
-            ntm_subject("gpu", "lstm", 1, 1, seeds=132, device=device),
-            ntm_subject("gpu", "lstm", 1, 1, device=device),
+            ntm_subject("gpu", "lstm", 1, 1, seeds=132, device=device, updates=many),
+            ntm_subject("gpu", "lstm", 1, 1, device=device, updates=many),
             ntm_subject("gpu", "lstm", 4096, 1, device=device),
-            ntm_subject("gpu", "feedforward", 1, 1, seeds=132, device=device),
+            ntm_subject("gpu", "feedforward", 1, 1, seeds=132, device=device, updates=many),
             lstm_subject(1, 1, device=device),
             lstm_subject(1024, 1, device=device),
         ]

@@ -25,12 +25,15 @@ import torch
 
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
+    FAIR,
     Batch,
+    Density,
     Range,
     Size,
     Task,
     at_least,
     clock,
+    is_mixture,
     random_vectors,
     row_sizes,
     take_vectors,
@@ -43,12 +46,14 @@ class AssociativeRecall(Task):
     """The associative recall task.
 
     items: items in a list, at least 2, as the last is never asked for. item_length: vectors in an item. width: bits in
-    a vector.
+    a vector. density: the share of ones, of which each list draws its own; the paper's bits are fair, (0.5, 0.5). In
+    lists of another density items are more alike.
     """
 
     items: Size = (2, 6)
     item_length: int = 3
     width: int = 6
+    density: Density = FAIR
 
     name: ClassVar[str] = "associative-recall"
     limits: ClassVar[Mapping[str, int]] = {"items": 2}
@@ -57,6 +62,7 @@ class AssociativeRecall(Task):
     def __post_init__(self) -> None:
         at_least("item_length", self.item_length, 1)
         at_least("width", self.width, 1)
+        is_mixture(self.density, 0.0)
         super().__post_init__()
 
     @property
@@ -76,7 +82,7 @@ class AssociativeRecall(Task):
         n = self.item_length
         items = row_sizes(draws, rows, sizes["items"])
         query = draws.integers(rows, 1, 0, items - 2).transpose(-1, -2)  # [*lead, 1, B]
-        vectors = random_vectors(draws, rows, int(items.max()) * n, self.width)
+        vectors = random_vectors(draws, rows, int(items.max()) * n, self.width, self.density)
 
         asked = items.unsqueeze(-2) * (n + 1)  # the time of the query's first delimiter, [*lead, 1, B]
         answer = asked + n + 2

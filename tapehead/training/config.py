@@ -23,9 +23,6 @@ class RunConfig:
 
     task: str
     task_options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    curriculum: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Options of the task that hold in training alone. What is judged in training (solved, the weights kept, early
-    stop) is judged on these sequences; scores of a trained machine are always at `task_options`."""
     model: ModelName = "ntm"
     model_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     preset: str = "custom"
@@ -43,6 +40,9 @@ class RunConfig:
     clip_at: float = 10.0
     slots: tuple[int, int] | None = None
     """Memory slots drawn uniformly from this range for every sequence in training; None always uses them all."""
+    curriculum: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Options of the task that hold in training alone. What is judged in training (solved, the weights kept, early
+    stop) is judged on these sequences; scores of a trained machine are always at `task_options`."""
     average: float = 0.0
     """Decay of a moving average of the weights, which is then what the run delivers; 0 keeps none."""
     early_stop: bool = True

@@ -11,6 +11,7 @@
 What a killed process left half written is cleared away by the next one.
 """
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -136,10 +137,11 @@ def _refuse_other(folder: Path, config: RunConfig) -> None:
     there = read_config(folder)
     if there.hash == config.hash:
         return
-    for name, value in there.to_dict().items():
-        if name not in PLACE and json.dumps(value) != json.dumps(config.to_dict()[name]):
+    for name in (field.name for field in dataclasses.fields(config) if field.name not in PLACE):
+        value, ours = getattr(there, name), getattr(config, name)
+        if json.dumps(value) != json.dumps(ours):
             raise ValueError(
-                f"{folder} holds a run with {name} = {value}, not {config.to_dict()[name]}: choose another --out, "
+                f"{folder} holds a run with {name} = {value}, not {ours}: choose another --out, "
                 "or repeat its settings to go on with it."
             )
 
