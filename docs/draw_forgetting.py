@@ -18,7 +18,7 @@ from tapehead.streams import stream
 from tapehead.tasks import Batch
 from tapehead.training.loop import Trainer
 
-SEED, LENGTH, LONGEST_TRAINED = 3, 120, 20
+SEED, LENGTH, LONGEST_TRAINED = 16, 120, 20
 STARTS = {"forget gates start at +1": 1.0, "forget gates start at -2": -2.0}
 
 
@@ -45,7 +45,7 @@ def cell_sizes(model: NTM, batch: Batch) -> np.ndarray:
 @style.look()
 def draw() -> Figure:
     figure = Figure(figsize=(style.WIDTH, 6.2), layout="constrained")
-    axes = figure.subplots(3, 2, sharex=True, height_ratios=(1.0, 1.3, 1.3))
+    axes = figure.subplots(3, 2, sharex=True, sharey="row", height_ratios=(1.0, 1.3, 1.3))
     for column, (title, forget_bias) in enumerate(STARTS.items()):
         model, batch = machine(forget_bias)
         sizes = cell_sizes(model, batch)
@@ -57,18 +57,21 @@ def draw() -> Figure:
         top.set_title(f"{title}: {wrong:,} of {8 * LENGTH:,} bits wrong at length {LENGTH}")
         top.plot(sizes, color=style.BLUE)
         top.axvspan(0, LONGEST_TRAINED, color=style.UNSCORED, zorder=0)
-        top.set_ylim(bottom=0)
         for axis, weightings in ((write, trace.write.weightings), (read, trace.read.weightings)):
             axis.imshow(weightings[:, 0, 0].T.numpy(), cmap=style.GREYS, vmin=0, vmax=1, extent=(0, steps, 128, 0))
             axis.axvline(LENGTH, color=style.ORANGE, linewidth=0.8)
         read.set_xlabel("time step; the answer begins at the orange line")
     for axis, label in zip(axes[:, 0], ("size of the cell state", "write head, slot", "read head, slot"), strict=True):
         axis.set_ylabel(label)
-    axes[0, 1].sharey(axes[0, 0])
-    axes[0, 0].annotate("input steps seen in training", (LONGEST_TRAINED, 0), (4, 6), textcoords="offset points")
+    axes[0, 0].set_ylim(bottom=0)
+    label = "input steps in training"
+    axes[0, 0].annotate(
+        label, (LONGEST_TRAINED, 1), (4, -10), xycoords=("data", "axes fraction"), textcoords="offset points"
+    )
     return figure
 
 
 if __name__ == "__main__":
-    for path in style.save(draw(), Path(__file__).with_name("images"), "forgetting"):
-        print(path)
+    svg, png = style.save(draw(), Path(__file__).with_name("images"), "forgetting")
+    svg.unlink()  # two large images of heads
+    print(png)
