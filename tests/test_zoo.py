@@ -386,7 +386,7 @@ def test_list(home, capsys):
     out = capsys.readouterr().out
     line = next(line for line in out.splitlines() if ROW in line)
     card = zoo.card(ROW)
-    for word in ("copy", "ntm, lstm controller", f"{card.parameters:,}", "1,300", "at Length 2"):
+    for word in (ROW, "copy (", " lstm ", f"{card.parameters:,}", "1,300", "Length 2"):
         assert word in line
     (home / f"{ROW}.json").unlink()
     assert tapehead("zoo", "list") == 0
@@ -464,3 +464,9 @@ def test_mistakes(home, arguments, message, capsys):
     assert message in said.err
     assert len(said.err.splitlines()) == 1
     assert said.err.startswith("tapehead: ")
+
+
+def test_the_list_of_the_package_cuts_no_word(capsys):
+    assert tapehead("zoo", "list") == 0
+    out = capsys.readouterr().out
+    assert all(name in out and zoo.card(name).headline in out for name in zoo.names())

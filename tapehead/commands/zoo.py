@@ -25,15 +25,17 @@ def run(options: "cli.Zoo") -> int:
 
 def _list(options: "cli.List") -> int:
     table = Table(box=SIMPLE_HEAD, title="Trained machines", title_justify="left")
-    for heading in ("name", "task", "machine"):
-        table.add_column(heading)
-    for heading in ("parameters", "episodes", "headline, bits per sequence"):
-        table.add_column(heading, justify="right")
+    for heading in ("name", "task", "controller"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("parameters", "episodes", "bits per sequence"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("at", no_wrap=True)
     cards = [zoo.card(name) for name in zoo.names()]
     for card in cards:
-        headline = f"{_bits(card.point(card.headline))} at {card.headline}"
-        table.add_row(card.name, _task(card), card.machine, f"{card.parameters:,}", f"{card.episodes:,}", headline)
-    Console(highlight=False, width=140).print(table if cards else "The zoo is empty.")
+        controller, bits = card.model_options.get("controller", "none"), _bits(card.point(card.headline))
+        numbers = (f"{card.parameters:,}", f"{card.episodes:,}", bits)
+        table.add_row(card.name, _task(card), controller, *numbers, card.headline)
+    Console(highlight=False, width=160).print(table if cards else "The zoo is empty.")
     return 0
 
 
