@@ -140,7 +140,9 @@ RECALL = SMOOTH | {
     "slots": (28, 96),
     "model_options": READ_FIRST | BY_CONTENT,
 }
-RECALL_FEEDFORWARD = RECALL | BY_NORM | {"learning_rate": 3e-4, "episodes": 60_000}
+RECALL_FEEDFORWARD = (
+    RECALL | BY_NORM | {"learning_rate": 3e-4, "episodes": 50_000, "curriculum": {"density": [0.1, 0.9]}}
+)
 NGRAMS = (
     SMOOTH
     | BY_NORM
