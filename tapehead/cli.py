@@ -150,7 +150,7 @@ class Confirm:
 
 @dataclasses.dataclass(frozen=True)
 class List:
-    """List the machines with what they do beyond their training sizes."""
+    """List the machines, each with the cost that speaks for it."""
 
 
 @dataclasses.dataclass(frozen=True)

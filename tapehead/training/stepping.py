@@ -35,7 +35,7 @@ def one_by_one(population: Population, data: Batch, slots: Tensor | None, rates:
 class Replaying:
     """A stepper for the GPU backend: REPLAYED updates at a time as one graph, to the same bits.
 
-    A graph holds for one set of active seeds and one shape of data. A capture costs as much as a hundred updates, so
+    A graph holds for one set of active seeds and one shape of data. A capture takes time of its own (not measured), so
     only what has come `PATIENCE` times is captured: a population whose seeds leave in every block is not. The first
     updates run one by one in any case, which compiles their kernels.
     """
