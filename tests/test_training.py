@@ -472,7 +472,8 @@ def test_the_best_weights_of_a_full_window_are_kept():
     def record(first, second, weight):
         people.working.parameters.copy_(torch.full((len(people.index), width), float(weight)))
         costs = torch.tensor([first, second], dtype=torch.float64).unsqueeze(1).expand(2, 500)[people.index]
-        people.record(costs, torch.zeros(len(people.index), dtype=torch.int64), 500 * weight, 0.1, True)
+        people.record(costs, torch.zeros(len(people.index), dtype=torch.int64))
+        people.judge(500 * weight, 0.1, True)
 
     record(0.05, 4.0, 1)  # half a window: nobody is judged
     assert people.solved_at.tolist() == [-1, -1]
@@ -983,6 +984,55 @@ def test_a_curriculum_holds_in_training_alone():
     assert trainer.task.length == (1, 3)
     with pytest.raises(ValueError, match="densty"):
         Trainer(tiny(curriculum={"densty": (0.0, 1.0)}))
+
+
+def test_a_curriculum_that_ends_is_not_judged():
+    easy = {"curriculum": {"density": [0.0, 0.0]}, "episodes": 2500, "early_stop": True}  # zeros: learned at once
+    judged = Trainer(tiny(**easy))
+    while not judged.finished:
+        judged.block()
+    assert 0 < judged.population.solved_at[0] < 2000
+    trainer = Trainer(tiny(**easy, curriculum_share=0.5))
+    assert trainer.config.taught_updates == 1250
+    trainer._data([0], range(100))
+    for _ in range(13):
+        trainer.block()
+    assert trainer.updates == 1250  # a block ends where the curriculum does
+    assert trainer.population.recent.mean() < 0.1
+    assert trainer.population.solved_at[0] == -1
+    assert not torch.isfinite(trainer.population.kept_cost[0])
+    trainer.block()
+    data, _ = trainer._data([0], range(1250, 1350))
+    assert data.targets.any()
+    assert torch.isfinite(trainer.population.recent).sum() == 100
+    for _ in range(9):
+        trainer.block()
+    assert torch.isfinite(trainer.population.kept_cost[0])
+    assert trainer.population.kept_cost[0] > 0.5
+
+
+def test_resuming_at_the_end_of_a_curriculum_changes_nothing(tmp_path):
+    config = tiny(curriculum={"density": [0.0, 0.0]}, curriculum_share=0.5, episodes=400)
+    whole, first = Trainer(config), Trainer(config, Run(tmp_path / "run", config))
+    for _ in range(4):
+        whole.block()
+    first.block()
+    first.block()
+    first.save()
+    assert first.run is not None
+    first.run.close()
+    second = Trainer(config, Run(tmp_path / "run", config))
+    assert second.restore()
+    second.block()
+    second.block()
+    assert torch.equal(second.population.recent, whole.population.recent)
+    assert torch.equal(second.population.state.parameters, whole.population.state.parameters)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.5, float("nan")])
+def test_a_share_of_a_curriculum_that_is_none_is_refused(share):
+    with pytest.raises(ValueError, match="curriculum_share"):
+        tiny(curriculum_share=share)
 
 
 @pytest.mark.parametrize("curriculum", [{"width": 3}, {"paper_channels": True}])

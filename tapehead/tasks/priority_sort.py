@@ -19,18 +19,22 @@ priorities keep the order in which they were shown.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import ClassVar
 
 import torch
 
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
+    FAIR,
     Batch,
+    Density,
     Range,
     Size,
     Task,
     at_least,
     clock,
+    is_mixture,
     random_vectors,
     row_sizes,
     take_vectors,
@@ -42,12 +46,14 @@ from tapehead.tasks.task import (
 class PrioritySort(Task):
     """The priority sort task.
 
-    items: vectors shown. outputs: vectors asked for, no more than are shown. width: bits in a vector.
+    items: vectors shown. outputs: vectors asked for, no more than a row shows. width: bits in a vector. Not in the
+    paper, and meant for curricula: density, a range from which each row draws the share of ones among its bits.
     """
 
     items: Size = 20
     outputs: Size = 16
     width: int = 8
+    density: Density = FAIR
 
     name: ClassVar[str] = "priority-sort"
     limits: ClassVar[Mapping[str, int]] = {"items": 1, "outputs": 1}
@@ -56,12 +62,13 @@ class PrioritySort(Task):
 
     def __post_init__(self) -> None:
         at_least("width", self.width, 1)
+        is_mixture(self.density, 0.0)
         super().__post_init__()
 
     def _check_ranges(self, ranges: Mapping[str, Range]) -> None:
-        shown, wanted = ranges["items"][0], ranges["outputs"][1]
+        shown, wanted = ranges["items"][1], ranges["outputs"][1]
         if wanted > shown:
-            raise ValueError(f"outputs is {wanted}, but items can be {shown}: give at most as many outputs as items.")
+            raise ValueError(f"outputs is {wanted}, but items is {shown}: give at most as many outputs as items.")
 
     @property
     def input_size(self) -> int:
@@ -74,13 +81,14 @@ class PrioritySort(Task):
     @property
     def chance_bits(self) -> float:
         """W E[M]: 8 x 16 = 128."""
-        return self.width * sum(self.ranges()["outputs"]) / 2
+        items, outputs = (range(low, high + 1) for low, high in self.ranges().values())
+        return self.width * fmean(min(shown, wanted) for shown in items for wanted in outputs)
 
     def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         items = row_sizes(draws, rows, sizes["items"]).unsqueeze(-2)  # [*lead, 1, B]
-        outputs = row_sizes(draws, rows, sizes["outputs"]).unsqueeze(-2)
+        outputs = row_sizes(draws, rows, sizes["outputs"]).unsqueeze(-2).minimum(items)
         most = int(items.max())
-        vectors = random_vectors(draws, rows, most, self.width)
+        vectors = random_vectors(draws, rows, most, self.width, self.density)
         priorities = draws.uniform(rows, most, precision=24).transpose(-1, -2) * 2 - 1  # [*lead, N, B]
 
         end = items + 1 + outputs

@@ -41,8 +41,11 @@ class RunConfig:
     slots: tuple[int, int] | None = None
     """Memory slots drawn uniformly from this range for every sequence in training; None always uses them all."""
     curriculum: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Options of the task that hold in training alone. What is judged in training (solved, the weights kept, early
-    stop) is judged on these sequences; scores of a trained machine are always at `task_options`."""
+    """Options of the task that hold in training alone; scores of a trained machine are always at `task_options`."""
+    curriculum_share: float = 1.0
+    """For which share of the episodes, from the first, the curriculum holds. What comes after are the task's own
+    sequences, and what is judged in training (solved, the weights kept, early stop) is judged on those alone; a
+    curriculum without an end (1) is judged on its own sequences."""
     average: float = 0.0
     """Decay of a moving average of the weights, which is then what the run delivers; 0 keeps none."""
     early_stop: bool = True
@@ -76,12 +79,19 @@ class RunConfig:
             raise ValueError(f"average is {self.average}, but a decay lies in 0 (none) to just under 1.")
         if not 0 <= self.final_rate <= 1:
             raise ValueError(f"final_rate is {self.final_rate}, but it is a fraction of the learning rate: 0 to 1.")
+        if not 0 < self.curriculum_share <= 1:
+            raise ValueError(f"curriculum_share is {self.curriculum_share}, but must be over 0 and at most 1.")
         if self.slots is not None and not 1 <= self.slots[0] <= self.slots[1]:
             raise ValueError(f"slots are {self.slots}, but a range of slots needs 1 <= low <= high.")
 
     @property
     def updates(self) -> int:
         return -(-self.episodes // self.batch_size)
+
+    @property
+    def taught_updates(self) -> int:
+        """How many updates learn from the curriculum."""
+        return round(self.curriculum_share * self.updates) if self.curriculum else 0
 
     def rate(self, update: int) -> float:
         """The learning rate of an update, counted from 0."""
@@ -92,8 +102,11 @@ class RunConfig:
         return self.learning_rate * fraction
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings; without a curriculum where there is none, as in runs that knew nothing of it."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if value or name != "curriculum"}
+        """All settings; without a curriculum or its end where there is none, as in runs that knew nothing of them."""
+        none = {"curriculum": {}, "curriculum_share": 1.0}
+        return {
+            name: value for name, value in dataclasses.asdict(self).items() if name not in none or value != none[name]
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

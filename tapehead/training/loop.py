@@ -80,15 +80,25 @@ class Trainer:
 
     def block(self, updates: int = BLOCK) -> None:
         """Train the active seeds for one block, then record what happened."""
-        stop = min(self.updates + updates, self.config.updates)
-        span = range(self.updates, stop)
+        if 0 < self.updates == self.config.taught_updates:
+            self.population.forget_window()  # no sequence of a curriculum that has ended counts
+        span = range(self.updates, min(self.updates + updates, self._last_like(self.updates)))
         seeds = [self.config.seeds[i] for i in self.population.index.tolist()]
         data, slots = self._data(seeds, span)  # [K, S, ...]
         before = self.population.snapshot()
         costs, skipped = self._step(self.population, data, slots, [self.config.rate(update) for update in span])
-        self.updates = stop
+        self.updates = span.stop
         skipped[:, self.population.put_back_broken(before)] = True
         self._record(seeds, data, costs, skipped)
+
+    def _teaching(self, update: int) -> Task:
+        """Where the sequences of an update come from."""
+        return self.lessons if update < self.config.taught_updates else self.task
+
+    def _last_like(self, update: int) -> int:
+        """The end of the run of updates that learn from the same task as this one."""
+        taught = self.config.taught_updates
+        return taught if update < taught else self.config.updates
 
     def _data(self, seeds: list[int], span: range) -> tuple[Batch, Tensor | None]:
         """The block's sequences and slots, from a stock of several blocks: sampling costs the same for one as for ten.
@@ -99,7 +109,8 @@ class Trainer:
         if stocked != seeds or not first <= span.start < span.stop <= first + len(data.lengths):
             sequences = len(span) * len(seeds) * self.config.batch_size
             blocks = max(1, min(10, STOCKED_STEPS // (sequences * self._longest)))
-            ahead = range(span.start, max(span.stop, min(span.start + blocks * len(span), self.config.updates)))
+            end = self._last_like(span.start)
+            ahead = range(span.start, max(span.stop, min(span.start + blocks * len(span), end)))
             first, data, slots = span.start, self._sample(seeds, ahead), self._sample_slots(seeds, ahead)
             self._stock = (first, seeds, data, slots)
             self._longest = data.inputs.shape[2]
@@ -108,7 +119,7 @@ class Trainer:
 
     def _sample(self, seeds: list[int], updates: range) -> Batch:
         source = stream(seeds, f"training/{self.task.name}", updates, device=self.device)
-        return self.lessons.sample(source, batch_size=self.config.batch_size)
+        return self._teaching(updates.start).sample(source, batch_size=self.config.batch_size)
 
     def _sample_slots(self, seeds: list[int], updates: range) -> Tensor | None:
         if self.config.slots is None:
@@ -118,7 +129,7 @@ class Trainer:
 
     def _record(self, seeds: list[int], data: Batch, costs: Tensor, skips: Tensor) -> None:
         """costs [K, S, B] in nats, skips [K, S]."""
-        excess = excess_bits(self.lessons, data, costs).cpu()
+        excess = excess_bits(self._teaching(self.updates - 1), data, costs).cpu()
         skipped = skips.sum(dim=0).cpu()
         episodes = self.updates * self.config.batch_size
         # [S, K * B], in order of time; contiguous, because sums of other layouts are rounded in another order
@@ -133,7 +144,9 @@ class Trainer:
             "rate": self.config.rate(self.updates - 1),
         }
         self.metrics.append(json.dumps(line))
-        self.population.record(by_seed, skipped, episodes, self.task.solved_bits, self.config.early_stop)
+        self.population.record(by_seed, skipped)
+        if self.updates > self.config.taught_updates or self.config.curriculum_share == 1:
+            self.population.judge(episodes, self.task.solved_bits, self.config.early_stop)
 
     @property
     def finished(self) -> bool:

@@ -69,14 +69,18 @@ class Population:
             self.working.put(self.rule, rows, before.select(self.rule, rows))
         return broken
 
-    def record(self, excess: Tensor, skipped: Tensor, episodes: int, threshold: float, early_stop: bool) -> None:
-        """After a block: excess [A, episodes of the block] in bits over the best possible; skipped updates [A].
-
-        Keeps the best weights (those at the lowest mean of a full window), notes who is solved, and lets them go.
-        """
+    def record(self, excess: Tensor, skipped: Tensor) -> None:
+        """After a block: excess [A, episodes of the block] in bits over the best possible; skipped updates [A]."""
         self.skipped[self.index] += skipped
         fresh = torch.where(torch.isfinite(excess), excess, float("inf"))
         self.recent[self.index] = torch.cat([self.recent[self.index], fresh], dim=1)[:, -WINDOW:]
+
+    def forget_window(self) -> None:
+        """Judge by what comes from here on."""
+        self.recent.fill_(float("inf"))
+
+    def judge(self, episodes: int, threshold: float, early_stop: bool) -> None:
+        """Keep the best weights (those at the lowest mean of a full window), note who is solved, and let them go."""
         mean = self.recent[self.index].mean(dim=1)  # infinite until a window is full
         better = mean < self.kept_cost[self.index]
         rows = better.nonzero().squeeze(-1)
