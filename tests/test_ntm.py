@@ -611,6 +611,7 @@ CHANGES = {
     "write_heads": 2,
     "initial_memory": "random",
     "initial_memory_value": 0.3,
+    "initial_memory_scale": 0.7,
     "initial_weightings": "uniform",
     "initial_reads": "memory",
     "initial_controller": "learned",
@@ -642,14 +643,15 @@ def drawn(backend, **options):
 @backends
 @pytest.mark.parametrize("name", CHANGES)
 def test_every_option_matters(backend, name):
-    changed = drawn(backend, **{name: CHANGES[name]})
+    with_it = {"initial_memory": "random"} if name == "initial_memory_scale" else {}
+    changed = drawn(backend, **{name: CHANGES[name]}, **with_it)
     if name == "initial_controller":
         with torch.no_grad():
             changed.get_parameter("initial.cell").fill_(0.5)
     y, _ = changed(inputs(5, 2))
     assert y.shape == (5, 2, 2)
     assert torch.isfinite(y).all()
-    assert not torch.allclose(y, drawn(backend)(inputs(5, 2))[0], rtol=0, atol=1e-9)
+    assert not torch.allclose(y, drawn(backend, **with_it)(inputs(5, 2))[0], rtol=0, atol=1e-9)
 
 
 @backends
@@ -697,6 +699,8 @@ def test_starts_are_as_documented():
     long = drawn("reference", initial_memory="random", memory_slots=11).initial_state(1)
     assert torch.equal(long.memory[0, :7], read.memory[0])  # a longer tape begins like a shorter one
     assert 0.05 < read.memory.abs().max() <= 0.1
+    large = drawn("reference", initial_memory="random", initial_memory_scale=1.0).initial_state(1)
+    assert_same(large.memory, read.memory * 10, 1e-15)
 
 
 def test_biases_start_where_the_options_say():

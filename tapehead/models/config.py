@@ -51,9 +51,12 @@ class NTMConfig:
     write_heads: int | None = None
     """Write heads if they differ from `num_heads`."""
     initial_memory: InitialMemory = "constant"
-    """constant: `initial_memory_value` everywhere; random: a fixed pattern; learned: one learned row for all slots."""
+    """constant: `initial_memory_value` everywhere; random: a fixed pattern of numbers within +-
+    `initial_memory_scale`, by which slots can be told apart; learned: one learned row for all slots."""
     initial_memory_value: float = 1e-6
     """Collier and Beel (2018) found a small constant to be the most reliable start."""
+    initial_memory_scale: float = 0.1
+    """Of the random pattern. At 1 it is as large as what a machine writes, and outlasts it."""
     initial_weightings: InitialWeightings = "first"
     """first: all heads on slot 0; spread: head h on slot h; uniform: everywhere (identical rows then never
     differentiate); learned: softmax of -rate * slot, one learned rate per head, so that it fits any tape."""
@@ -109,7 +112,8 @@ class NTMConfig:
         for name, hint in hints.items():
             if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
                 raise ValueError(unknown(name, str(getattr(self, name)), get_args(hint)))
-        for name in ("initial_memory_value", *(name for name in hints if name.endswith("_bias")), "interface_clip"):
+        values = ("initial_memory_value", "initial_memory_scale")
+        for name in (*values, *(name for name in hints if name.endswith("_bias")), "interface_clip"):
             value = getattr(self, name)
             if value is None and name == "interface_clip":
                 continue

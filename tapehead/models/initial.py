@@ -75,13 +75,14 @@ def _memory(
         return torch.full(shape + size, config.initial_memory_value, device=device, dtype=dtype)
     if config.initial_memory == "learned":
         return learned["initial.memory"][:, None, None].expand(shape + size).contiguous()
-    return _pattern(*size, device).to(dtype).expand(shape + size).contiguous()
+    pattern = _pattern(*size, device) * config.initial_memory_scale
+    return pattern.to(dtype).expand(shape + size).contiguous()
 
 
 @functools.lru_cache(maxsize=8)  # drawing it takes a copy from the host, which no CUDA graph may hold
 def _pattern(slots: int, width: int, device: torch.device) -> Tensor:
-    """The fixed random memory, slot by slot the same whatever the tape's length; float64 [N, M]."""
-    return (2 * stream(0, "initial memory", 0, device=device).uniform(slots, width) - 1) * 0.1
+    """The fixed random memory within +- 1, slot by slot the same whatever the tape's length; float64 [N, M]."""
+    return 2 * stream(0, "initial memory", 0, device=device).uniform(slots, width) - 1
 
 
 def _weightings(
