@@ -141,7 +141,9 @@ RECALL = SMOOTH | {
     "model_options": READ_FIRST | BY_CONTENT,
 }
 RECALL_FEEDFORWARD = (
-    RECALL | BY_NORM | {"learning_rate": 3e-4, "episodes": 50_000, "curriculum": {"density": [0.1, 0.9]}}
+    RECALL
+    | BY_NORM
+    | {"learning_rate": 3e-4, "episodes": 120_000, "slots": (28, 128), "curriculum": {"density": [0.1, 0.9]}}
 )
 NGRAMS = (
     SMOOTH
@@ -153,7 +155,14 @@ NGRAMS = (
         "model_options": READ_FIRST | BY_CONTENT,
     }
 )
-SORT = SMOOTH | {"learning_rate": 3e-4, "episodes": 60_000, "model_options": TANH}
+SORT = SMOOTH | {
+    "learning_rate": 5e-4,
+    "episodes": 540_000,
+    "batch_size": 6,
+    "curriculum": {"items": [2, 20]},
+    "curriculum_share": 0.6,
+    "model_options": TANH,
+}
 
 SURE: dict[str, dict[str, Any]] = {
     "copy-ntm-lstm": COPY,
