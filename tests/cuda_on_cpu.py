@@ -14,7 +14,7 @@ from tapehead.kernels.ntm_scan.gpu_plan import Plan
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
 KERNELS = (
-    "ntm_forward", "ntm_pack_forward", "ntm_backward", "ntm_pack_backward",
+    "ntm_forward", "ntm_pack_forward", "ntm_outputs", "ntm_backward", "ntm_pack_backward",
     "ntm_gradient", "ntm_add_chunks", "ntm_input_gradient",
 )  # fmt: skip
 _folder = tempfile.TemporaryDirectory(prefix="cuda-on-cpu-")

@@ -20,6 +20,7 @@ from tapehead.kernels.ntm_scan.gpu_plan import THREADS, TILE_COLUMNS, TILE_ROWS,
 
 OLDEST = (8, 0)  # compute capability
 MOST_CHUNKS = 128  # of the rows that a weight gradient sums over
+OUTPUT_THREADS = 1024  # a warp per step
 GRADIENT_THREADS = 128
 GRADIENT_SHARED = 48 * (TILE_ROWS + 4 + TILE_COLUMNS) * 4
 
@@ -144,10 +145,17 @@ class _Call:
         self.scan(backward=False)
         return kept
 
-    def backward(self, kept: Tensor) -> Tensor:
-        """Runs the scan backwards, then the weight gradient: [S, P]."""
+    def outputs(self) -> None:
+        """The output layer, in the directions for which there are tensors."""
+        shared = OUTPUT_THREADS // 32 * 8 * 4
+        self.kernels.launch("ntm_outputs", (self.seeds * self.batch,), OUTPUT_THREADS, shared, self.arguments)
+
+    def set_backward(self, kept: Tensor) -> None:
         self.arguments.kept_size = self.plan.kept_size(self.steps)
         self.set(kept=kept, d_rows=self.empty(self.seeds, self.batch, self.steps, self.plan.gradient_width))
+
+    def backward(self) -> Tensor:
+        """Runs the scan backwards, then the weight gradient: [S, P]."""
         self.scan(backward=True)
         # of whole sequences, as many for any number of steps: a gradient must not see its neighbours' padding
         chunks = max(1, min(MOST_CHUNKS, self.batch // 32))
@@ -171,6 +179,7 @@ def forward(
     call.set(outputs=outputs)
     final = call.empty_state("final", state)
     kept = call.forward(keep)
+    call.outputs()
     return outputs, final, kept if keep else kept.new_empty(0)
 
 
@@ -190,7 +199,9 @@ def backward(
     call.set(d_outputs=d_outputs, d_inputs=d_inputs)
     call.set_state("final", d_final)
     d_initial = call.empty_state("d_initial", state)
-    gradient = call.backward(kept)
+    call.set_backward(kept)
+    call.outputs()
+    gradient = call.backward()
     call.kernels.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0, call.arguments)
     return gradient, d_inputs, d_initial
 
@@ -220,6 +231,7 @@ def loss_and_gradient(
     costs = call.empty(call.seeds, call.batch)
     d_outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
     call.set(targets=targets.to(torch.float32), mask=mask.to(torch.float32), costs=costs, d_outputs=d_outputs)
-    kept = call.forward(keep=True)
+    call.set_backward(call.forward(keep=True))
+    call.outputs()
     d_initial = call.empty_state("d_initial", state) if state_gradient else None
-    return costs, call.backward(kept), d_initial
+    return costs, call.backward(), d_initial

@@ -331,9 +331,9 @@ class Plan:
         writing = [*addressing, *["erase"] * m, *["add"] * m, *["gate"] * spec.write_gate]
         fields = addressing * spec.read_heads + writing * spec.write_heads
         order: list[int] = []
-        for kind in ("shift", "strength", "sharpening", "gate", "key", "erase", "add"):
-            entries = [o for o, field in enumerate(fields) if field == kind]
-            in_warp = 32 // taps * taps if kind == "shift" else 32  # a head's taps stay together
+        for kinds in (("shift",), ("strength", "sharpening"), ("gate",), ("key",), ("erase",), ("add",)):
+            entries = [o for o, field in enumerate(fields) if field in kinds]
+            in_warp = 32 // taps * taps if kinds == ("shift",) else 32  # a head's taps stay together
             for first in range(0, len(entries), in_warp):
                 warp = entries[first : first + in_warp]
                 order += warp + [-1] * (32 - len(warp))

@@ -23,6 +23,7 @@ constexpr int UPPER_SIZE = GATES * UPPER_STRIDE + GATES;           // parameters
 constexpr int PADDED_WIDTH = COLUMNS * LANES_PER_SLOT;
 constexpr int TEAMS = THREADS / LANES_PER_SLOT;
 constexpr int OUTPUT_WIDTH = UNITS + (OUTPUT_READS ? READS : 0);
+constexpr int SEEN = LAYERS * GATES + INTERFACE;  // where the gradient of what the output layer saw stands in a step's d_row
 constexpr int UP4_UNITS = (UNITS + 3) / 4 * 4, UP4_INTERFACE = (INTERFACE + 3) / 4 * 4, UP4_TAPE = (TAPE + 3) / 4 * 4;
 constexpr int HEAD_SCALARS = 4 + TAPS;  // per head in shared memory: strength, gate, sharpening, write gate, raw shifts
 constexpr float NORM_EPSILON = 1e-18f, SHARPEN_EPSILON = 1e-20f;
@@ -149,6 +150,22 @@ __device__ __forceinline__ float sum_of_warps(const float* partials) {  // [SLOT
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+// From global to shared memory without a register on the way, so that any number can be in flight; zero where
+// it is not `used`, whatever stands there.
+__device__ __forceinline__ void copy_or_zero(float* to, const float* from, bool used) {
+#ifdef __CUDA_ARCH__
+  const unsigned target = (unsigned)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(from), "r"(used ? 4 : 0) : "memory");
+#else
+  *to = used ? *from : 0.0f;
+#endif
+}
+__device__ __forceinline__ void wait_for_copies() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 // ---------------------------------------------------------------------------------------------- matrix products
 
 // y[o] = sum_k W[o, k] x[k], cut as gpu_plan.py says. The input vector stands at position(k), so that a thread's part
@@ -167,10 +184,10 @@ struct Product {
     const int group = thread % GROUPS, k = thread / GROUPS * DEPTH + j;
     float4 w;
     const int there = min(k, INNER - 1), last = OUTPUTS_ - 1;  // loads under no branch, so that many are in flight
-    w.x = weight(min(4 * group + 0, last), there);
-    w.y = weight(min(4 * group + 1, last), there);
-    w.z = weight(min(4 * group + 2, last), there);
-    w.w = weight(min(4 * group + 3, last), there);
+    w.x = *weight(min(4 * group + 0, last), there);
+    w.y = *weight(min(4 * group + 1, last), there);
+    w.z = *weight(min(4 * group + 2, last), there);
+    w.w = *weight(min(4 * group + 3, last), there);
     if (k >= INNER) w = make_float4(0, 0, 0, 0);
     if (4 * group + 1 > last) w.y = 0.0f;
     if (4 * group + 2 > last) w.z = 0.0f;
@@ -178,16 +195,20 @@ struct Product {
     return w;
   }
 
+  // Brings the weights onto the chip; what goes to shared memory is there after `wait_for_copies` and a barrier.
   template <class Weight>
   __device__ __forceinline__ void load(const Weight& weight, float* shared) {
     const int thread = threadIdx.x;
     if (thread >= ACTIVE) return;
-    UNROLL for (int j = 0; j < IN_REGISTERS; j++) held[j] = four(weight, thread, j);
 #pragma unroll 4
-    for (int j = 0; j < IN_SHARED; j++) ((float4*)shared)[j * ACTIVE + thread] = four(weight, thread, IN_REGISTERS + j);
+    for (int j = 0; j < IN_SHARED; j++) {
+      UNROLL for (int component = 0; component < 4; component++)
+        copy(weight, thread % GROUPS * 4 + component, thread / GROUPS * DEPTH + IN_REGISTERS + j, shared + (j * ACTIVE + thread) * 4 + component);
+    }
+    UNROLL for (int j = 0; j < IN_REGISTERS; j++) held[j] = four(weight, thread, j);
   }
 
-  // The same where a thread's rows are neighbours in the parameters and its outputs are not: a warp reads eight rows of
+  // The same where a thread's rows are neighbours in the parameters and its outputs are not: a warp copies eight rows of
   // four outputs at a time, which are whole 32-byte sectors. What belongs into registers passes through shared memory.
   template <class Weight>
   __device__ __forceinline__ void load_rows_together(const Weight& weight, float* shared) {
@@ -197,6 +218,7 @@ struct Product {
       if constexpr (IN_REGISTERS > 0) {
         __syncthreads();
         stage<0, IN_REGISTERS>(weight, shared);
+        wait_for_copies();
         __syncthreads();
         if (threadIdx.x < ACTIVE) UNROLL for (int j = 0; j < IN_REGISTERS; j++) held[j] = ((float4*)shared)[j * ACTIVE + threadIdx.x];
         __syncthreads();
@@ -206,22 +228,18 @@ struct Product {
   }
   template <int FIRST, int LAST, class Weight>
   static __device__ __forceinline__ void stage(const Weight& weight, float* shared) {
-    constexpr int OCTETS = (LAST - FIRST + 7) / 8;
     const int lane = threadIdx.x % 32, component = lane % 4;
-    constexpr int ITEMS = ACTIVE * OCTETS, AT_ONCE = 16;
-    for (int first = threadIdx.x / 32; first < ITEMS; first += AT_ONCE * (THREADS / 32)) {
-      float values[AT_ONCE];
-      UNROLL for (int i = 0; i < AT_ONCE; i++) {  // all loads before the first use, and none under a branch
-        const int item = min(first + i * (THREADS / 32), ITEMS - 1), thread = item / OCTETS;
-        const int output = thread % GROUPS * 4 + component, k = thread / GROUPS * DEPTH + FIRST + item % OCTETS * 8 + lane / 4;
-        const float value = weight(min(output, OUTPUTS_ - 1), min(k, INNER - 1));
-        values[i] = output < OUTPUTS_ && k < INNER ? value : 0.0f;
-      }
-      UNROLL for (int i = 0; i < AT_ONCE; i++) {
-        const int item = first + i * (THREADS / 32), thread = item / OCTETS, j = item % OCTETS * 8 + lane / 4;
-        if (item < ITEMS && j < LAST - FIRST) shared[(j * ACTIVE + thread) * 4 + component] = values[i];
+#pragma unroll 4
+    for (int thread = threadIdx.x / 32; thread < ACTIVE; thread += THREADS / 32) {
+      UNROLL for (int first = 0; first < LAST - FIRST; first += 8) {
+        const int j = first + lane / 4;
+        if (j < LAST - FIRST) copy(weight, thread % GROUPS * 4 + component, thread / GROUPS * DEPTH + FIRST + j, shared + (j * ACTIVE + thread) * 4 + component);
       }
     }
+  }
+  template <class Weight>
+  static __device__ __forceinline__ void copy(const Weight& weight, int output, int k, float* to) {
+    copy_or_zero(to, weight(min(output, OUTPUTS_ - 1), min(k, INNER - 1)), output < OUTPUTS_ && k < INNER);
   }
 
   template <class Weight>
@@ -295,45 +313,45 @@ __device__ __forceinline__ int gate_row(int output) { return LSTM ? output % 4 *
 struct BelowWeight {  // [x, reads, 1] or [hidden of the layer below, 1] -> gates
   const float* p;
   int layer;
-  __device__ float operator()(int output, int k) const {
+  __device__ const float* operator()(int output, int k) const {
     const int columns = layer == 0 ? INPUTS + READS : UNITS, stride = layer == 0 ? FIRST_STRIDE : UPPER_STRIDE;
     const int row = gate_row(output);
-    return p[k < columns ? weight_offset(layer) + row * stride + k : bias_offset(layer) + row];
+    return &p[k < columns ? weight_offset(layer) + row * stride + k : bias_offset(layer) + row];
   }
 };
 struct RecurrentWeight {  // hidden of the step before -> gates
   const float* p;
   int layer;
-  __device__ float operator()(int output, int k) const {
+  __device__ const float* operator()(int output, int k) const {
     const int stride = layer == 0 ? FIRST_STRIDE : UPPER_STRIDE, columns = layer == 0 ? INPUTS + READS : UNITS;
-    return p[weight_offset(layer) + gate_row(output) * stride + columns + k];
+    return &p[weight_offset(layer) + gate_row(output) * stride + columns + k];
   }
 };
 struct InterfaceWeight {  // [hidden, 1] -> interface
   const float* p;
-  __device__ float operator()(int output, int k) const {
-    return p[k < UNITS ? INTERFACE_WEIGHT + output * UNITS + k : INTERFACE_BIAS + output];
+  __device__ const float* operator()(int output, int k) const {
+    return &p[k < UNITS ? INTERFACE_WEIGHT + output * UNITS + k : INTERFACE_BIAS + output];
   }
 };
 struct BelowBack {  // d_gates -> d_reads or d_hidden of the layer below
   const float* p;
   int layer;
-  __device__ float operator()(int output, int k) const {
+  __device__ const float* operator()(int output, int k) const {
     const int stride = layer == 0 ? FIRST_STRIDE : UPPER_STRIDE;
-    return p[weight_offset(layer) + k * stride + (layer == 0 ? INPUTS : 0) + output];
+    return &p[weight_offset(layer) + k * stride + (layer == 0 ? INPUTS : 0) + output];
   }
 };
 struct RecurrentBack {  // d_gates -> d_hidden of the step before
   const float* p;
   int layer;
-  __device__ float operator()(int output, int k) const {
+  __device__ const float* operator()(int output, int k) const {
     const int stride = layer == 0 ? FIRST_STRIDE : UPPER_STRIDE, columns = layer == 0 ? INPUTS + READS : UNITS;
-    return p[weight_offset(layer) + k * stride + columns + output];
+    return &p[weight_offset(layer) + k * stride + columns + output];
   }
 };
 struct InterfaceBack {  // d_interface -> d_hidden
   const float* p;
-  __device__ float operator()(int output, int k) const { return p[INTERFACE_WEIGHT + k * UNITS + output]; }
+  __device__ const float* operator()(int output, int k) const { return &p[INTERFACE_WEIGHT + k * UNITS + output]; }
 };
 
 // ---------------------------------------------------------------------------------------------- where things are
@@ -804,63 +822,12 @@ __device__ __forceinline__ void units(float* shared, int layer, int t, const Kep
   }
 }
 
-// Logits of all steps from the kept rows and, where there are targets, the cost and its gradient. A warp takes a step
-// and eight outputs at a time, its lanes the units.
-constexpr int OUTPUT_GROUP = OUTPUTS < 8 ? OUTPUTS : 8;
-__device__ void output_layer(const Arguments& a, float* shared, const Kept& kept, const Place& at) {
-  const float* weight = a.parameters + (long long)at.seed * PARAMETERS + OUTPUT_WEIGHT;
-  const float* bias = a.parameters + (long long)at.seed * PARAMETERS + OUTPUT_BIAS;
-  const int lane = threadIdx.x % 32;
-  float* logits = shared + PARTIALS + at.warp * OUTPUT_GROUP;
-  float cost = 0;
-  for (int first = 0; first < OUTPUTS; first += OUTPUT_GROUP) {
-    for (int t = at.warp; t < a.steps; t += WARPS) {
-      const long long step = ((long long)at.seed * a.steps + t) * a.batch + at.row;
-      float sums[OUTPUT_GROUP];
-      UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] = 0;
-      if (t < at.length) {
-        const float* row = kept.before(t + 1);
-#pragma unroll 4
-        for (int k = lane; k < OUTPUT_WIDTH; k += 32) {
-          const float value = k < UNITS ? row[READS + (LAYERS - 1) * UNITS + k] : row[k - UNITS];
-          UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] += value * __ldg(weight + min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k);
-        }
-      }
-      fold<OUTPUT_GROUP, 16, 1>(sums, lane, 0, OUTPUT_GROUP, logits, true);
-      __syncwarp();
-      const int o = first + lane;
-      if (lane < OUTPUT_GROUP && o < OUTPUTS) {
-        float logit = 0, slope = 0;
-        if (t < at.length) logit = logits[lane] + bias[o];
-        if (a.targets && a.mask[step] != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
-          const float target = a.targets[step * OUTPUTS + o], counts = a.mask[step];
-          cost += counts * (fmaxf(logit, 0.0f) - logit * target + log_one_plus(expf(-fabsf(logit))));
-          if (t < at.length) slope = counts * (sigmoid(logit) - target) / a.batch;
-        }
-        if (a.outputs) a.outputs[step * OUTPUTS + o] = logit;
-        if (a.targets) a.d_outputs[step * OUTPUTS + o] = slope;
-      }
-      __syncwarp();
-    }
-  }
-  if (a.targets) {
-    UNROLL for (int bit = 1; bit < 32; bit *= 2) cost += from_lane(cost, bit);
-    __syncthreads();
-    if (lane == 0) shared[PARTIALS + at.warp] = cost;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      float sum = 0;
-      for (int w = 0; w < WARPS; w++) sum += shared[PARTIALS + w];
-      a.costs[at.sequence] = sum;
-    }
-  }
-}
-
 __device__ __forceinline__ void load_weights(Weights& weights, const float* p, float* shared) {
   weights.below_first.load_rows_together(BelowWeight{p, 0}, shared + WEIGHTS_BELOW_FIRST);
   weights.interface.load_rows_together(InterfaceWeight{p}, shared + WEIGHTS_INTERFACE);
   UNROLL for (int layer = 1; layer < LAYERS; layer++) weights.below_upper[layer - 1].load_rows_together(BelowWeight{p, layer}, upper_weights(shared, layer));
   if constexpr (LSTM) UNROLL for (int layer = 0; layer < LAYERS; layer++) weights.recurrent[layer].load_rows_together(RecurrentWeight{p, layer}, recurrent_weights(shared, layer));
+  wait_for_copies();
 }
 
 __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float* shared, long long sequence) {
@@ -1003,7 +970,6 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
       }
     }
   }
-  output_layer(a, shared, kept, at);
 }
 }  // namespace forward_pass
 
@@ -1036,6 +1002,85 @@ extern "C" __global__ void ntm_pack_forward(const __grid_constant__ Arguments a)
   Product_INTERFACE::pack(InterfaceWeight{p}, packed + PACKED_INTERFACE);
   for (int layer = 1; layer < LAYERS; layer++) Product_BELOW_UPPER::pack(BelowWeight{p, layer}, (float4*)upper_packed(packed, layer));
   if (LSTM) for (int layer = 0; layer < LAYERS; layer++) Product_RECURRENT::pack(RecurrentWeight{p, layer}, (float4*)recurrent_packed(packed, layer));
+}
+
+// ---------------------------------------------------------------------------------------------- output layer
+
+// Between the two passes, for all steps at once: a warp takes a step, its lanes the values that the layer sees.
+constexpr int OUTPUT_GROUP = OUTPUTS < 8 ? OUTPUTS : 8;
+
+// Logits of one step and, where there are targets, its cost and the gradient of that. Eight outputs at a time.
+__device__ __forceinline__ float outputs_of_step(const Arguments& a, const float* row, const float* parameters, long long step, bool inside, float* logits) {
+  const float *weight = parameters + OUTPUT_WEIGHT, *bias = parameters + OUTPUT_BIAS;
+  const int lane = threadIdx.x % 32;
+  float cost = 0;
+  for (int first = 0; first < OUTPUTS; first += OUTPUT_GROUP) {
+    float sums[OUTPUT_GROUP];
+    UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] = 0;
+    if (inside) {
+#pragma unroll 4
+      for (int k = lane; k < OUTPUT_WIDTH; k += 32) {
+        const float value = k < UNITS ? row[READS + (LAYERS - 1) * UNITS + k] : row[k - UNITS];
+        UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] += value * __ldg(weight + min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k);
+      }
+    }
+    fold<OUTPUT_GROUP, 16, 1>(sums, lane, 0, OUTPUT_GROUP, logits, true);
+    __syncwarp();
+    const int o = first + lane;
+    if (lane < OUTPUT_GROUP && o < OUTPUTS) {
+      float slope = 0;
+      const float logit = inside ? logits[lane] + bias[o] : 0.0f;
+      if (a.targets && a.mask[step] != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
+        const float target = a.targets[step * OUTPUTS + o], counts = a.mask[step];
+        cost += counts * (fmaxf(logit, 0.0f) - logit * target + log_one_plus(expf(-fabsf(logit))));
+        if (inside) slope = counts * (sigmoid(logit) - target) / a.batch;
+      }
+      if (a.outputs) a.outputs[step * OUTPUTS + o] = logit;
+      if (a.targets) a.d_outputs[step * OUTPUTS + o] = slope;
+    }
+    __syncwarp();
+  }
+  return cost;
+}
+
+// From d_outputs to the gradient of what the layer saw, [hidden, reads].
+__device__ __forceinline__ void through_outputs(const float* d_output, const float* weight, float* d_seen) {
+  for (int k = threadIdx.x % 32; k < OUTPUT_WIDTH; k += 32) {
+    float sum = 0;
+#pragma unroll 8
+    for (int o = 0; o < OUTPUTS; o++) sum += d_output[o] * __ldg(weight + o * OUTPUT_WIDTH + k);
+    d_seen[k] = sum;
+  }
+}
+
+// A block per sequence. What is computed follows from what is asked for: `outputs` or `targets` the logits, `d_rows` the
+// gradient.
+extern "C" __global__ void __launch_bounds__(1024, 1) ntm_outputs(const __grid_constant__ Arguments a) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const int seed = blockIdx.x / a.batch, row = blockIdx.x % a.batch;
+  const int length = min(max((int)a.lengths[blockIdx.x], 0), a.steps);
+  const Kept kept{a.kept + blockIdx.x * a.kept_size, a.steps};
+  const float* parameters = a.parameters + (long long)seed * PARAMETERS;
+  float* logits = (float*)shared_memory + warp * OUTPUT_GROUP;
+  float cost = 0;
+  for (int t = warp; t < a.steps; t += warps) {
+    const long long step = ((long long)seed * a.steps + t) * a.batch + row;
+    if (a.outputs || a.targets) cost += outputs_of_step(a, kept.before(t + 1), parameters, step, t < length, logits);
+    if (a.d_rows && t < length) {
+      float* d_row = a.d_rows + ((long long)blockIdx.x * a.steps + t) * GRADIENT_WIDTH;
+      through_outputs(a.d_outputs + step * OUTPUTS, parameters + OUTPUT_WEIGHT, d_row + SEEN);
+    }
+  }
+  if (!a.targets) return;
+  UNROLL for (int bit = 1; bit < 32; bit *= 2) cost += from_lane(cost, bit);
+  __syncthreads();
+  if (lane == 0) ((float*)shared_memory)[warp] = cost;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    float sum = 0;
+    for (int w = 0; w < warps; w++) sum += ((float*)shared_memory)[w];
+    a.costs[blockIdx.x] = sum;
+  }
 }
 
 // ---------------------------------------------------------------------------------------------- backward
@@ -1298,19 +1343,7 @@ __device__ __forceinline__ void load_weights(Weights& weights, const float* p, f
   weights.interface.load(InterfaceBack{p}, shared + WEIGHTS_INTERFACE);
   UNROLL for (int layer = 1; layer < LAYERS; layer++) weights.below_upper[layer - 1].load(BelowBack{p, layer}, upper_weights(shared, layer));
   if constexpr (LSTM) UNROLL for (int layer = 0; layer < LAYERS; layer++) weights.recurrent[layer].load(RecurrentBack{p, layer}, recurrent_weights(shared, layer));
-}
-
-// Gradient of what the output layer saw, for all steps: [hidden, reads].
-__device__ void through_outputs(const Arguments& a, float* d_seen, const Place& at) {
-  const float* weight = a.parameters + (long long)at.seed * PARAMETERS + OUTPUT_WEIGHT;
-  for (int i = threadIdx.x; i < at.length * OUTPUT_WIDTH; i += THREADS) {
-    const int t = i / OUTPUT_WIDTH, k = i % OUTPUT_WIDTH;
-    const float* d_output = a.d_outputs + (((long long)at.seed * a.steps + t) * a.batch + at.row) * OUTPUTS;
-    float sum = 0;
-#pragma unroll 4
-    for (int o = 0; o < OUTPUTS; o++) sum += d_output[o] * weight[o * OUTPUT_WIDTH + k];
-    d_seen[(long long)t * GRADIENT_WIDTH + k] = sum;
-  }
+  wait_for_copies();
 }
 
 // Back through one unit of an LSTM layer or of a feedforward one; returns nothing but leaves d_gates with all readers.
@@ -1377,8 +1410,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   const float4* packed = a.packed + (long long)at.seed * PACKED_TOTAL;
   const Kept kept{a.kept + sequence * a.kept_size, a.steps};
   float* d_rows_of_steps = a.d_rows + sequence * a.steps * GRADIENT_WIDTH;
-  float* d_seen = d_rows_of_steps + LAYERS * GATES + INTERFACE;
-  through_outputs(a, d_seen, at);
+  const float* d_seen = d_rows_of_steps + SEEN;
 
   Rows d_rows;
   float d_w[HEADS][SLOTS_PER_THREAD];
@@ -1637,22 +1669,6 @@ __device__ __forceinline__ const float* gradient_right(const Arguments& a, const
   const int second = min(i - job.columns, job.second_columns - 1);
   if (second < 0) return kept;
   return job.second_source == 0 ? a.inputs + r.input * INPUTS + second : kept + job.second_later * ROW_WIDTH + job.second_column + second;
-}
-
-// From global to shared memory without a register on the way, so that all of a tile can be in flight; zero where a row
-// is not used, whatever stands there.
-__device__ __forceinline__ void copy_or_zero(float* to, const float* from, bool used) {
-#ifdef __CUDA_ARCH__
-  const unsigned target = (unsigned)__cvta_generic_to_shared(to);
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(from), "r"(used ? 4 : 0) : "memory");
-#else
-  *to = used ? *from : 0.0f;
-#endif
-}
-__device__ __forceinline__ void wait_for_copies() {
-#ifdef __CUDA_ARCH__
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
 }
 
 template <int BLOCKS>
