@@ -157,7 +157,7 @@ NGRAMS = (
 )
 SORT = SMOOTH | {
     "learning_rate": 5e-4,
-    "episodes": 540_000,
+    "episodes": 480_000,
     "batch_size": 6,
     "curriculum": {"items": [2, 20]},
     "curriculum_share": 0.6,
