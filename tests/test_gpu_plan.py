@@ -7,7 +7,7 @@ import torch
 
 from tapehead.kernels.ntm_scan import gpu
 from tapehead.kernels.ntm_scan.contract import ScanSpec
-from tapehead.kernels.ntm_scan.gpu_plan import MOST_OUTPUTS, THREADS, Plan
+from tapehead.kernels.ntm_scan.gpu_plan import FEW_THREADS, MOST_OUTPUTS, MOST_THREADS, Plan
 
 H200, AMPERE, CONSUMER = 232448, 166912, 101376  # bytes of shared memory that a block may have
 
@@ -39,10 +39,11 @@ def test_every_preset_fits_and_stays_within_shared_memory(spec: ScanSpec, limit:
 @every_preset
 @pytest.mark.parametrize("backward", [False, True])
 def test_products_cover_their_matrices(spec: ScanSpec, backward: bool) -> None:
-    for product in Plan(spec, 128, H200).products(backward):
+    plan = Plan(spec, 128, H200)
+    for product in plan.products(backward):
         assert product.splits * product.depth >= product.inner, "every input has a thread"
         assert (product.splits - 1) * product.depth < product.inner or product.splits == 1 or not backward
-        assert product.active <= THREADS
+        assert product.active <= plan.threads
         assert product.in_registers + product.in_shared + product.streamed == product.depth
         assert product.streamed == 0 or (product.in_registers + product.in_shared) % 4 == 0
 
@@ -68,7 +69,17 @@ def test_every_slot_and_column_has_a_thread(tape: int) -> None:
         assert plan.slot_teams * plan.slots_per_thread >= tape
         assert plan.padded_width >= width
         assert plan.slot_warps * 32 >= min(tape, plan.slot_teams) * plan.lanes_per_slot
-        assert plan.slot_warps <= THREADS // 32
+        assert plan.slot_warps <= plan.warps
+
+
+def test_few_threads_where_a_machine_is_small() -> None:
+    def threads(tape: int = 128, **sizes: int) -> int:
+        return Plan(ScanSpec(**{"input_size": 9, "output_size": 8} | sizes), tape, H200).threads
+
+    assert {Plan(spec, 128, H200).threads for spec in PRESETS.values()} == {FEW_THREADS}
+    assert [threads(256), threads(257)] == [FEW_THREADS, MOST_THREADS]
+    assert [threads(controller_size=256), threads(controller_size=257)] == [FEW_THREADS, MOST_THREADS]
+    assert [threads(input_size=256), threads(input_size=257)] == [FEW_THREADS, MOST_THREADS]
 
 
 @every_preset
@@ -104,7 +115,7 @@ def test_source_is_whole(spec: ScanSpec) -> None:
     ("spec", "tape", "numbers"),
     [
         (ScanSpec(input_size=9, output_size=8, controller_size=600), 128, ["2400 gate rows", str(MOST_OUTPUTS)]),
-        (ScanSpec(input_size=600, output_size=8), 128, ["600 channels", str(THREADS)]),
+        (ScanSpec(input_size=600, output_size=8), 128, ["600 channels", str(MOST_THREADS)]),
         (ScanSpec(input_size=9, output_size=8, memory_width=800), 128, ["entries", str(MOST_OUTPUTS)]),
         (ScanSpec(input_size=9, output_size=8), 4096, ["4096 x 20", "160 registers", "64"]),
         (ScanSpec(input_size=9, output_size=8, read_heads=24), 1500, ["bytes of shared memory", str(H200)]),

@@ -16,7 +16,7 @@ from torch import Tensor
 from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, Trace, tree_map
-from tapehead.kernels.ntm_scan.gpu_plan import THREADS, TILE_COLUMNS, TILE_ROWS, Plan
+from tapehead.kernels.ntm_scan.gpu_plan import TILE_COLUMNS, TILE_ROWS, Plan
 
 OLDEST = (8, 0)  # compute capability
 MOST_CHUNKS = 128  # of the rows that a weight gradient sums over
@@ -134,7 +134,7 @@ class _Call:
             self.kernels.launch(f"ntm_pack_{word}", (min(blocks, 256), self.seeds), 256, 0, self.arguments)
         blocks = min(self.seeds * self.batch, _blocks_at_once(self.device))
         shared = self.plan.shared_bytes(backward)
-        self.kernels.launch(f"ntm_{word}", (blocks,), THREADS, shared, self.arguments)
+        self.kernels.launch(f"ntm_{word}", (blocks,), self.plan.threads, shared, self.arguments)
 
     def forward(self, keep: bool) -> Tensor:
         """Runs the scan; returns what it kept: [S, B, ...]."""

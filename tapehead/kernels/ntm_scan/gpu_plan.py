@@ -3,7 +3,7 @@
 This is the only place that knows how much on-chip memory a machine takes; scan.cu gets the offsets from here, so the
 arithmetic below is the truth on both sides. Nothing here needs a GPU.
 
-Legend as in contract.py. One block of 512 threads runs one sequence. A memory slot belongs to a team of
+Legend as in contract.py. One block of 256 or 512 threads runs one sequence. A memory slot belongs to a team of
 `lanes_per_slot` neighbouring lanes, each with `columns` of the slot's M values in registers.
 
 A matrix product y[out] = sum_k W[out, k] x[k] is cut among the threads: a thread owns four neighbouring outputs (a
@@ -18,11 +18,11 @@ import math
 
 from tapehead.kernels.ntm_scan.contract import ScanSpec
 
-THREADS = 512
-WARPS = THREADS // 32
-SLOT_THREADS = THREADS  # that share out the slots of a short tape; README-gpu.md says what fewer did
-MOST_OUTPUTS = 4 * THREADS  # of one product: each thread owns four
-MOST_TAPE_VALUES = 64  # of the memory in one thread's registers
+FEW_THREADS, MOST_THREADS = 256, 512
+FEW_TAPE_VALUES = 20  # of the memory in one thread's registers, for few threads to be worth it
+MOST_TAPE_VALUES = 64
+OUTPUTS_PER_THREAD = 4  # of one product
+MOST_OUTPUTS = OUTPUTS_PER_THREAD * MOST_THREADS
 MOST_SPLITS = 32  # partial sums that one thread adds up
 TILE_ROWS, TILE_COLUMNS = 64, 80  # of the weight gradient's matrix product
 
@@ -72,12 +72,12 @@ class Product:
         return 16 * self.active * self.count
 
 
-def _product(name: str, outputs: int, inner: int, count: int = 1, splits: int | None = None) -> Product:
+def _product(threads: int, name: str, outputs: int, inner: int, count: int = 1, splits: int | None = None) -> Product:
     """`splits` is given where two products add into the same sums."""
-    groups = -(-outputs // 4)
+    groups = -(-outputs // OUTPUTS_PER_THREAD)
     if splits is not None:
         return Product(name, outputs, inner, splits, -(-inner // splits), count)
-    most = max(1, min(THREADS // groups, MOST_SPLITS))
+    most = max(1, min(threads // groups, MOST_SPLITS))
     depth = up_to(4, -(-inner // most))
     return Product(name, outputs, inner, -(-inner // depth), depth, count)
 
@@ -90,16 +90,36 @@ class Plan:
     tape: int
     shared_limit: int  # bytes one block may have
 
-    @property
-    def lanes_per_slot(self) -> int:
+    @functools.cached_property
+    def threads(self) -> int:
+        """Of a block. All lanes of a slot repeat what is computed once per slot, so few threads have less to do; many
+        are for wide controllers and long tapes."""
+        fits = max(self.gates, self.spec.interface_size, self.reads) <= OUTPUTS_PER_THREAD * FEW_THREADS
+        small = self._tape_values(FEW_THREADS) <= FEW_TAPE_VALUES
+        return FEW_THREADS if fits and small and self.spec.input_size <= FEW_THREADS else MOST_THREADS
+
+    def _lanes(self, threads: int) -> int:
         lanes = 8
-        while lanes > 1 and (lanes * self.tape > SLOT_THREADS or lanes > up_to(2, self.spec.memory_width)):
+        while lanes > 1 and (lanes * self.tape > threads or lanes > up_to(2, self.spec.memory_width)):
             lanes //= 2
         return lanes
 
+    def _tape_values(self, threads: int) -> int:
+        """Values of the memory that each thread has in registers."""
+        lanes = self._lanes(threads)
+        return -(-self.tape // (threads // lanes)) * -(-self.spec.memory_width // lanes)
+
+    @property
+    def warps(self) -> int:
+        return self.threads // 32
+
+    @property
+    def lanes_per_slot(self) -> int:
+        return self._lanes(self.threads)
+
     @property
     def slot_teams(self) -> int:
-        return THREADS // self.lanes_per_slot
+        return self.threads // self.lanes_per_slot
 
     @property
     def slots_per_thread(self) -> int:
@@ -176,25 +196,26 @@ class Plan:
         """The products of a step, in the order in which they get room in shared memory."""
         spec = self.spec
         c, layers = spec.controller_size, spec.controller_layers
+        product = functools.partial(_product, self.threads)
         if backward:
             products = [
-                _product("BELOW_FIRST", self.reads, self.gates),
-                _product("INTERFACE", c, spec.interface_size),
+                product("BELOW_FIRST", self.reads, self.gates),
+                product("INTERFACE", c, spec.interface_size),
             ]
             if layers > 1:
-                products.append(_product("BELOW_UPPER", c, self.gates, layers - 1))
+                products.append(product("BELOW_UPPER", c, self.gates, layers - 1))
             if spec.recurrent_layers:
-                products.append(_product("RECURRENT", c, self.gates, layers))
+                products.append(product("RECURRENT", c, self.gates, layers))
             return products
-        splits = max(1, min(THREADS // max(1, -(-self.gates // 4)), MOST_SPLITS))
+        splits = max(1, min(self.threads // max(1, -(-self.gates // OUTPUTS_PER_THREAD)), MOST_SPLITS))
         products = [
-            _product("BELOW_FIRST", self.gates, spec.input_size + self.reads + 1, splits=splits),
-            _product("INTERFACE", spec.interface_size, c + 1),
+            product("BELOW_FIRST", self.gates, spec.input_size + self.reads + 1, splits=splits),
+            product("INTERFACE", spec.interface_size, c + 1),
         ]
         if layers > 1:
-            products.append(_product("BELOW_UPPER", self.gates, c + 1, layers - 1, splits))
+            products.append(product("BELOW_UPPER", self.gates, c + 1, layers - 1, splits))
         if spec.recurrent_layers:
-            products.append(_product("RECURRENT", self.gates, c, layers, splits))
+            products.append(product("RECURRENT", self.gates, c, layers, splits))
         return products
 
     def _working_set(self, backward: bool) -> dict[str, int]:
@@ -208,7 +229,7 @@ class Plan:
         sizes["KEYS"] = self.heads * self.padded_width
         sizes["ERASE"] = sizes["ADD"] = spec.write_heads * self.padded_width
         sizes["SCALARS"] = self.heads * (4 + self.taps)
-        sizes["CHAIN_FIRST"] = sizes["CHAIN_SECOND"] = self.heads * WARPS
+        sizes["CHAIN_FIRST"] = sizes["CHAIN_SECOND"] = self.heads * self.warps
         if backward:
             sizes["PARTIALS_RECURRENT"] = sum(p.partials * p.count for p in products.values() if p.name == "RECURRENT")
             sizes["D_HIDDEN"] = spec.recurrent_layers * spec.controller_size
@@ -222,7 +243,9 @@ class Plan:
         return {name: up_to(4, size) for name, size in sizes.items()}
 
     def register_rows(self, backward: bool) -> int:
-        """float4 of weights that a thread can hold; 512 threads leave 128 registers for everything, heads included."""
+        """float4 of weights that a thread can hold beside its heads; 256 threads have 255 registers, 512 have 128."""
+        if self.threads == FEW_THREADS:
+            return 16 if self.heads <= 8 else 8
         return 8 if self.heads <= 8 and not backward else 4
 
     def working_bytes(self, backward: bool) -> int:
@@ -260,12 +283,12 @@ class Plan:
             ("its controller has {} gate rows a layer", self.gates, MOST_OUTPUTS),
             ("its interface has {} entries", spec.interface_size, MOST_OUTPUTS),
             ("its reads have {} values", self.reads, MOST_OUTPUTS),
-            ("its input has {} channels", spec.input_size, THREADS),
+            ("its input has {} channels", spec.input_size, MOST_THREADS),
             ("its heads have {} shifts", spec.shift_inputs, 32),
         ):
             if value > most:
                 return f"the GPU kernel does not fit this machine: {name.format(value)}, and the most is {most}."
-        values = self.slots_per_thread * self.columns
+        values = self._tape_values(self.threads)
         if values > MOST_TAPE_VALUES:
             return (
                 f"the GPU kernel does not fit this machine: a tape of {self.tape} x {spec.memory_width} takes {values} "
@@ -354,7 +377,7 @@ class Plan:
         upper = spec.controller_layers > 1
         activations = {"linear": 0, "tanh": 1, "sigmoid": 2}
         numbers: dict[str, int | bool] = {
-            "THREADS": THREADS, "TILE_ROWS": TILE_ROWS, "TILE_COLUMNS": TILE_COLUMNS,
+            "THREADS": self.threads, "TILE_ROWS": TILE_ROWS, "TILE_COLUMNS": TILE_COLUMNS,
             "INPUTS": spec.input_size, "OUTPUTS": spec.output_size, "UNITS": spec.controller_size,
             "LAYERS": spec.controller_layers, "READ_HEADS": spec.read_heads, "WRITE_HEADS": spec.write_heads,
             "WIDTH": spec.memory_width, "TAPE": self.tape, "SHIFT_RANGE": spec.shift_range,
