@@ -10,9 +10,6 @@ from torch.nn import functional as F
 
 from tapehead.kernels.ntm_scan import gpu, reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, tree_map
-from tapehead.kernels.update import gpu as update_gpu
-from tapehead.kernels.update import reference as update_reference
-from tapehead.kernels.update.contract import Optimiser, UpdateRule, UpdateState
 
 # Relative norm. Seen: 6e-7 at worst; float32 rounds at 6e-8, and a step has some fifty roundings in a row.
 TOLERANCE = 5e-6
@@ -43,7 +40,11 @@ CASES: dict[str, tuple[ScanSpec, int, bool, int]] = {
 @pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
     if request.param == "cpu":
-        cuda_on_cpu.emulate(monkeypatch)
+        if cuda_on_cpu.COMPILER is None:
+            pytest.skip("no C++ compiler")
+        monkeypatch.setattr(gpu, "_kernels", lambda plan, device: cuda_on_cpu.EmulatedKernels(plan))
+        monkeypatch.setattr(gpu, "_blocks_at_once", lambda device: 3)
+        gpu._plan.cache_clear()
     elif not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     return torch.device(request.param)
@@ -177,41 +178,3 @@ def test_a_seed_alone_and_among_others_gives_the_same_bits(
     )  # fmt: skip
     assert torch.equal(alone[0], among[0][one])
     assert torch.equal(alone[1], among[1][one])
-
-
-@pytest.mark.parametrize("optimiser", ["graves", "adam"])
-def test_a_step_is_the_gradient_and_its_update(
-    optimiser: Optimiser, device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seed 0 is tame, 1 has a NaN, 2 a cost that is not finite, and 3 factors so large that its gradient, which is
-    finite, has to be looked at."""
-    spec, rule = ScanSpec(**SMALL), UpdateRule(optimiser, "elementwise", clip_at=0.05, average=0.9)
-    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
-    p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in draw(spec, 4, 3, 2, 8))
-    s.memory[1, 0, 3, 2] = torch.nan
-    x[3, 1] = 3e37
-    lengths, slots = torch.full((4, 2), 3, device=device), torch.full((4, 2), 8, device=device)
-    targets, mask = torch.zeros(4, 3, 2, 2, device=device), torch.ones(4, 3, 2, device=device)
-    targets[2, 0, 0] = -torch.inf  # its slope is bad as well
-    done = []
-    update = update_gpu.update
-    monkeypatch.setattr(update_gpu, "update", lambda *given: done.append(given[-1].tolist()) or update(*given))
-    ours, theirs = UpdateState(rule, p.clone()), UpdateState(rule, p.clone())
-    for step in range(3):
-        rate = torch.tensor([1e-2], device=device) if step == 2 else 1e-2
-        costs, skipped = gpu.loss_and_update(spec, rule, ours, rate, x, targets, mask, lengths, slots, s)
-        wanted_costs, gradient, _ = gpu.loss_and_gradient(
-            spec, theirs.parameters, x, targets, mask, lengths, slots, s, state_gradient=False
-        )
-        wanted = update_reference.update(rule, theirs, gradient, wanted_costs, 1e-2)
-        assert skipped.tolist() == wanted.tolist() == [False, True, True, False]
-        torch.testing.assert_close(costs, wanted_costs, rtol=1e-5, atol=0, equal_nan=True)
-        assert torch.isfinite(gradient[3]).all()
-    assert done == [[True, False, False, False]] * 3
-    assert ours.applied.tolist() == [3, 0, 0, 3]
-    for name, tensor in ours.tensors(rule).items():
-        torch.testing.assert_close(tensor, theirs.tensors(rule)[name], rtol=2e-5, atol=4e-7)  # seen: 2e-7, by Adam
-    assert not torch.equal(ours.parameters[0], p[0])
-    assert torch.equal(ours.parameters[1:3], p[1:3])
-    can = [gpu.takes_steps(UpdateRule(clip=clip), batch) for clip, batch in (("none", 63), ("none", 64), ("norm", 1))]
-    assert can == [True, False, False]

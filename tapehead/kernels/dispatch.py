@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState, Trace, check_shapes, is_vmapped
-from tapehead.kernels.update.contract import Update, UpdateRule, UpdateState
+from tapehead.kernels.update.contract import Update
 
 Backend = Literal["auto", "reference", "cpu", "gpu"]
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "cpu", "gpu")
@@ -98,30 +98,3 @@ def update_kernel(backend: str, device: torch.device) -> Update:
     from tapehead.kernels.update import reference as update_reference
 
     return update_reference.update
-
-
-def takes_steps(backend: str, rule: UpdateRule, batch: int) -> bool:
-    """Whether a backend has `loss_and_update`, the gradient and its update in one, for such updates."""
-    if backend != "gpu":
-        return False
-    from tapehead.kernels.ntm_scan import gpu
-
-    return gpu.takes_steps(rule, batch)
-
-
-def loss_and_update(
-    spec: ScanSpec,
-    rule: UpdateRule,
-    learned: UpdateState,
-    rate: float | Tensor,
-    inputs: Tensor,
-    targets: Tensor,
-    mask: Tensor,
-    lengths: Tensor,
-    slots: Tensor,
-    state: ScanState,
-) -> tuple[Tensor, Tensor]:
-    """Costs [S, B] and skipped seeds [S], on the backend that `takes_steps`."""
-    from tapehead.kernels.ntm_scan import gpu
-
-    return gpu.loss_and_update(spec, rule, learned, rate, inputs, targets, mask, lengths, slots, state)

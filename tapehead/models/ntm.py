@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import ScanState, Trace, tree_map
-from tapehead.kernels.update.contract import Update, UpdateRule, UpdateState
 from tapehead.models.config import NTMConfig
 from tapehead.models.initial import initial_shapes, initial_state
 from tapehead.models.sequence import SequenceModel, check_counts
@@ -247,7 +246,11 @@ class NTM(Machine, SequenceModel):
         backend = self._population_backend(flat)
         if backend == "reference":
             return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots)
-        self._check_channels(inputs, targets)
+        if (inputs.shape[-1], targets.shape[-1]) != (self.input_size, self.output_size):
+            raise ValueError(
+                f"inputs have {inputs.shape[-1]} channels and targets {targets.shape[-1]}, but this machine has "
+                f"{self.input_size} and {self.output_size}."
+            )
         count = self._spec.parameter_count
         parameters, rest = flat.detach().split([count, flat.shape[1] - count], dim=1)
         learns_start = bool(self._learned_start)
@@ -263,30 +266,6 @@ class NTM(Machine, SequenceModel):
         reached = [(part, d) for part, d in zip(state, d_state, strict=True) if part.requires_grad]
         (d_rest,) = torch.autograd.grad([part for part, _ in reached], rest, [d for _, d in reached])
         return costs, torch.cat([gradient, d_rest], dim=1)
-
-    def training_step(
-        self,
-        rule: UpdateRule,
-        update: Update,
-        learned: UpdateState,
-        rate: float | Tensor,
-        batch: tuple[Tensor, Tensor, Tensor, Tensor],
-        slots: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        inputs, targets, mask, lengths = batch
-        backend = self._population_backend(learned.parameters)
-        if self._learned_start or not dispatch.takes_steps(backend, rule, inputs.shape[2]):
-            return super().training_step(rule, update, learned, rate, batch, slots)
-        self._check_channels(inputs, targets)
-        state, used = self._population_start({}, inputs, slots)
-        return dispatch.loss_and_update(self._spec, rule, learned, rate, inputs, targets, mask, lengths, used, state)
-
-    def _check_channels(self, inputs: Tensor, targets: Tensor) -> None:
-        if (inputs.shape[-1], targets.shape[-1]) != (self.input_size, self.output_size):
-            raise ValueError(
-                f"inputs have {inputs.shape[-1]} channels and targets {targets.shape[-1]}, but this machine has "
-                f"{self.input_size} and {self.output_size}."
-            )
 
     def _population_backend(self, flat: Tensor) -> str:
         return dispatch.choose(self.backend, self._spec, flat.dtype, flat.device)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tapehead.kernels.ntm_scan.contract import is_vmapped, tree_map
-from tapehead.kernels.update.contract import Update, UpdateRule, UpdateState
 
 
 class SequenceModel(nn.Module, abc.ABC):
@@ -165,22 +164,6 @@ class SequenceModel(nn.Module, abc.ABC):
         costs = sequence_cost(logits, targets, mask)
         (gradient,) = torch.autograd.grad(costs.mean(dim=-1).sum(), flat)
         return costs.detach(), gradient
-
-    def training_step(
-        self,
-        rule: UpdateRule,
-        update: Update,
-        learned: UpdateState,
-        rate: float | Tensor,
-        batch: tuple[Tensor, Tensor, Tensor, Tensor],
-        slots: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """One update of S machines on inputs, targets, mask and lengths [S, ...]; `learned` is changed in place.
-
-        Each sequence's cost [S, B] in nats, and which seeds [S] were skipped because something was not finite.
-        """
-        costs, gradient = self.loss_and_gradient(learned.parameters, *batch, slots)
-        return costs, update(rule, learned, gradient, costs, rate)
 
 
 def check_counts(name: str, counts: Tensor, batch: int) -> None:

@@ -47,7 +47,10 @@ class Population:
 
     def step(self, batch: Batch, slots: Tensor | None, rate: float | Tensor) -> tuple[Tensor, Tensor]:
         """One update of the active seeds: costs [A, B] in nats, and which seeds [A] were skipped."""
-        return self.model.training_step(self.rule, self._update, self.working, rate, batch, slots)
+        costs, gradient = self.model.loss_and_gradient(
+            self.working.parameters, batch.inputs, batch.targets, batch.mask, batch.lengths, slots
+        )
+        return costs, self._update(self.rule, self.working, gradient, costs, rate)
 
     def snapshot(self) -> UpdateState:
         """A copy of the active seeds' weights and optimiser state."""

@@ -17,8 +17,6 @@ from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, Trace, tree_map
 from tapehead.kernels.ntm_scan.gpu_plan import TILE_COLUMNS, TILE_ROWS, Plan
-from tapehead.kernels.update import gpu as update_gpu
-from tapehead.kernels.update.contract import UpdateRule, UpdateState
 
 OLDEST = (8, 0)  # compute capability
 MOST_CHUNKS = 128  # of the rows that a weight gradient sums over
@@ -39,9 +37,6 @@ class Arguments(ctypes.Structure):
         *((name, _StatePointers) for name in ("initial", "final", "d_initial")),
         *((name, ctypes.c_void_p) for name in ("outputs", "kept", "packed", "targets", "mask", "costs")),
         *((name, ctypes.c_void_p) for name in ("d_outputs", "d_rows", "gradient", "d_inputs")),
-        *((name, ctypes.c_void_p) for name in ("largest", "done", "applied")),
-        ("learned", update_gpu.Learned),
-        ("rule", update_gpu.Rule),
         ("kept_size", ctypes.c_longlong),
         *((name, ctypes.c_int) for name in ("seeds", "steps", "batch", "keep", "chunks", "chunk_rows")),
     ]
@@ -49,8 +44,7 @@ class Arguments(ctypes.Structure):
 
 def source(plan: Plan) -> str:
     """The whole CUDA source for one layout."""
-    text = Path(__file__).with_name("scan.cu").read_text(encoding="utf-8")
-    return plan.header() + update_gpu.rule_source() + text
+    return plan.header() + Path(__file__).with_name("scan.cu").read_text(encoding="utf-8")
 
 
 @functools.cache
@@ -151,15 +145,6 @@ class _Call:
         self.scan(backward=False)
         return kept
 
-    def loss(self, targets: Tensor, mask: Tensor) -> Tensor:
-        """Runs the scan and the output layer, and makes ready for the way back: costs [S, B]."""
-        costs = self.empty(self.seeds, self.batch)
-        d_outputs = self.empty(self.seeds, self.steps, self.batch, self.plan.spec.output_size)
-        self.set(targets=targets.to(torch.float32), mask=mask.to(torch.float32), costs=costs, d_outputs=d_outputs)
-        self.set_backward(self.forward(keep=True))
-        self.outputs()
-        return costs
-
     def outputs(self) -> None:
         """The output layer, in the directions for which there are tensors."""
         shared = OUTPUT_THREADS // 32 * 8 * 4
@@ -172,42 +157,18 @@ class _Call:
     def backward(self) -> Tensor:
         """Runs the scan backwards, then the weight gradient: [S, P]."""
         self.scan(backward=True)
-        gradient = self._gradient("ntm_gradient")
-        if len(gradient) > 1:
-            blocks = -(-gradient[0].numel() // 256)
-            self.kernels.launch("ntm_add_chunks", (blocks,), 256, 0, self.arguments)
-            return gradient[0].clone()
-        return gradient[0]
-
-    def _gradient(self, kernel: str) -> Tensor:
-        """[chunks, S, P]"""
-        chunks = _chunks(self.batch)
+        # of whole sequences, as many for any number of steps: a gradient must not see its neighbours' padding
+        chunks = max(1, min(MOST_CHUNKS, self.batch // 32))
         self.arguments.chunks, self.arguments.chunk_rows = chunks, -(-self.batch // chunks) * self.steps
         gradient = self.empty(chunks, self.seeds, self.plan.spec.parameter_count)
         self.set(gradient=gradient)
         grid = (self.plan.gradient_tiles, chunks, self.seeds)
-        self.kernels.launch(kernel, grid, GRADIENT_THREADS, GRADIENT_SHARED, self.arguments)
-        return gradient
-
-    def update(self, rule: UpdateRule, learned: UpdateState, rate: float | Tensor, costs: Tensor) -> Tensor:
-        """Runs the scan backwards and takes the optimiser's step with the weight gradient; who was skipped [S]."""
-        self.scan(backward=True)
-        done = torch.empty(self.seeds, dtype=torch.bool, device=self.device)
-        self.set(done=done, applied=learned.applied)
-        self.arguments.learned, self.arguments.rule = update_gpu.learned_of(learned), update_gpu.rule_of(rule, rate)
-        gradient = self._gradient("ntm_gradient_update")
-        return update_gpu.update(rule, learned, gradient[0], costs, rate, done)
-
-
-def _chunks(batch: int) -> int:
-    """Parts of a weight gradient's sum. Of whole sequences, as many for any number of steps: a gradient must not see
-    its neighbours' padding."""
-    return max(1, min(MOST_CHUNKS, batch // 32))
-
-
-def takes_steps(rule: UpdateRule, batch: int) -> bool:
-    """Whether `loss_and_update` can: a norm is not known before the whole gradient is, and chunks must be added up."""
-    return rule.clip != "norm" and _chunks(batch) == 1
+        self.kernels.launch("ntm_gradient", grid, GRADIENT_THREADS, GRADIENT_SHARED, self.arguments)
+        if chunks > 1:
+            blocks = -(-gradient[0].numel() // 256)
+            self.kernels.launch("ntm_add_chunks", (blocks,), 256, 0, self.arguments)
+            return gradient[0].clone()
+        return gradient[0]
 
 
 def forward(
@@ -267,25 +228,10 @@ def loss_and_gradient(
     state_gradient: bool,
 ) -> tuple[Tensor, Tensor, ScanState | None]:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
-    costs = call.loss(targets, mask)
+    costs = call.empty(call.seeds, call.batch)
+    d_outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
+    call.set(targets=targets.to(torch.float32), mask=mask.to(torch.float32), costs=costs, d_outputs=d_outputs)
+    call.set_backward(call.forward(keep=True))
+    call.outputs()
     d_initial = call.empty_state("d_initial", state) if state_gradient else None
     return costs, call.backward(), d_initial
-
-
-def loss_and_update(
-    spec: ScanSpec,
-    rule: UpdateRule,
-    learned: UpdateState,
-    rate: float | Tensor,
-    inputs: Tensor,
-    targets: Tensor,
-    mask: Tensor,
-    lengths: Tensor,
-    slots: Tensor,
-    state: ScanState,
-) -> tuple[Tensor, Tensor]:
-    """A whole training step, where `takes_steps` allows it: costs [S, B], and which seeds [S] were skipped."""
-    call = _Call(spec, learned.parameters, inputs, lengths, slots, state)
-    call.set(largest=call.empty(call.seeds, call.batch, 3))
-    costs = call.loss(targets, mask)
-    return costs, call.update(rule, learned, rate, costs)

@@ -58,11 +58,6 @@ struct Arguments {
   float* d_rows;            // [S, B, T, GRADIENT_WIDTH]
   float* gradient;          // [chunks, S, P]
   float* d_inputs;          // [S, T, B, I]
-  float* largest;           // [S, B, 3]: of all factors of the weight gradient, see `Largest`
-  bool* done;               // [S]: whose update `ntm_gradient_update` has applied
-  const long long* applied; // [S]: updates before this one
-  Learned learned;          // what that kernel changes, and how
-  Rule rule;
   long long kept_size;      // floats per sequence
   int seeds, steps, batch;
   int keep;                 // whether the forward pass writes more than rows
@@ -91,24 +86,7 @@ __device__ __forceinline__ float clipped(float x) {  // keeps NaN, as torch.clam
   if (!CLIP) return x;
   return x < -CLIP_AT ? -CLIP_AT : (x > CLIP_AT ? CLIP_AT : x);
 }
-// The largest magnitude that was seen, as bits, where a NaN is larger than all. A weight gradient sums products of what
-// the forward pass keeps and of what the other two give, so three such numbers for each sequence tell that it is finite.
-enum Largest { OF_KEPT, OF_D_OUTPUTS, OF_D_ROWS };
-__device__ __forceinline__ void note(unsigned& most, float x) { most = max(most, __float_as_uint(fabsf(x))); }
-
 __device__ __forceinline__ float from_lane(float x, int bit) { return __shfl_xor_sync(0xffffffffu, x, bit); }
-
-// Of the whole block, to `to`; scratch has room for a number of each warp.
-__device__ __forceinline__ void store_largest(unsigned most, float* scratch, float* to) {
-  UNROLL for (int bit = 1; bit < 32; bit *= 2) most = max(most, __float_as_uint(from_lane(__uint_as_float(most), bit)));
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = __uint_as_float(most);
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (int w = 1; w < blockDim.x / 32; w++) most = max(most, __float_as_uint(scratch[w]));
-    *to = __uint_as_float(most);
-  }
-}
 
 __device__ __forceinline__ float team_sum(float x) {
   UNROLL for (int bit = 1; bit < LANES_PER_SLOT; bit *= 2) x += from_lane(x, bit);
@@ -822,7 +800,7 @@ __device__ __forceinline__ void spread_hidden(float* shared, int layer, int unit
 }
 
 // One layer's units, from the partial sums of its gates.
-__device__ __forceinline__ void units(float* shared, int layer, int t, const Kept& kept, bool keep, unsigned& most) {
+__device__ __forceinline__ void units(float* shared, int layer, int t, const Kept& kept, bool keep) {
   for (int unit = threadIdx.x; unit < UNITS; unit += THREADS) {
     float hidden;
     if (LSTM) {
@@ -840,7 +818,6 @@ __device__ __forceinline__ void units(float* shared, int layer, int t, const Kep
       hidden = hyperbolic_tangent(layer == 0 ? Product_BELOW_FIRST::total(shared + PARTIALS, unit) : Product_BELOW_UPPER::total(shared + PARTIALS, unit));
     }
     spread_hidden(shared, layer, unit, hidden);
-    note(most, hidden);
     kept.before(t + 1)[READS + layer * UNITS + unit] = hidden;
   }
 }
@@ -858,7 +835,6 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   const int thread = threadIdx.x;
   const float4* packed = a.packed + (long long)at.seed * PACKED_TOTAL;
   const Kept kept{a.kept + sequence * a.kept_size, a.steps};
-  unsigned most = 0;
   Rows rows;
   load_memory(rows, a.initial.memory, at);
   for (int i = thread; i < HEADS * TAPE; i += THREADS) {
@@ -868,14 +844,12 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   }
   for (int i = thread; i < READS; i += THREADS) {
     const float value = a.initial.reads[sequence * READS + i];
-    note(most, value);
     shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(INPUTS + i)] = value;
     kept.before(0)[i] = value;
   }
   if (LSTM) {
     for (int i = thread; i < LAYERS * UNITS; i += THREADS) {
       const float hidden = a.initial.hidden[sequence * LAYERS * UNITS + i];
-      note(most, hidden);
       recurrent_vector(shared, i / UNITS)[Product_RECURRENT::position(i % UNITS)] = hidden;
       kept.before(0)[READS + i] = hidden;
       shared[CELL + i] = a.initial.cell[sequence * LAYERS * UNITS + i];
@@ -885,10 +859,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   OwnEntry entries[ENTRIES];
   UNROLL for (int i = 0; i < ENTRIES; i++) entries[i] = own_entry(entry_here(i), KEYS, ERASE, ADD, SCALARS);
   const float* input = a.inputs + ((long long)at.seed * a.steps * a.batch + at.row) * INPUTS;
-  if (thread < INPUTS && at.length > 0) {
-    note(most, input[thread]);
-    shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(thread)] = input[thread];
-  }
+  if (thread < INPUTS && at.length > 0) shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(thread)] = input[thread];
   __syncthreads();
   float4 gates[LSTM ? LAYERS : 1];  // partial sums for the next step
   auto background = [&](auto piece) {
@@ -906,7 +877,6 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   for (int t = 0; t < at.length; t++) {
     input += (long long)a.batch * INPUTS;
     const float next_input = thread < INPUTS && t + 1 < at.length ? input[thread] : 0.0f;
-    note(most, next_input);
     UNROLL for (int layer = 0; layer < LAYERS; layer++) {
       float4 sum = LSTM ? gates[LSTM ? layer : 0] : make_float4(0, 0, 0, 0);
       if (layer == 0) {
@@ -918,7 +888,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
         product.store(sum, shared + PARTIALS);
       }
       __syncthreads();
-      units(shared, layer, t, kept, a.keep, most);
+      units(shared, layer, t, kept, a.keep);
       __syncthreads();
     }
     {
@@ -980,7 +950,6 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     for (int i = thread; i < READS; i += THREADS) {
       const float* partials = shared + READ_PARTIALS + i / WIDTH * PADDED_WIDTH + i % WIDTH;
       const float value = sum_of_strided<SLOT_WARPS>(partials, READ_HEADS * PADDED_WIDTH);
-      note(most, value);
       shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(INPUTS + i)] = value;
       kept.before(t + 1)[i] = value;
     }
@@ -1001,7 +970,6 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
       }
     }
   }
-  if (a.largest) store_largest(most, shared + PARTIALS, a.largest + 3 * sequence + OF_KEPT);
 }
 }  // namespace forward_pass
 
@@ -1042,16 +1010,11 @@ extern "C" __global__ void ntm_pack_forward(const __grid_constant__ Arguments a)
 constexpr int OUTPUT_GROUP = OUTPUTS < 8 ? OUTPUTS : 8;
 
 // Logits of one step and, where there are targets, its cost and the gradient of that. Eight outputs at a time.
-__device__ __forceinline__ float outputs_of_step(const Arguments& a, const float* row, const float* parameters, long long step, bool inside, float* logits, unsigned& most) {
+__device__ __forceinline__ float outputs_of_step(const Arguments& a, const float* row, const float* parameters, long long step, bool inside, float* logits) {
   const float *weight = parameters + OUTPUT_WEIGHT, *bias = parameters + OUTPUT_BIAS;
   const int lane = threadIdx.x % 32;
   float cost = 0;
   for (int first = 0; first < OUTPUTS; first += OUTPUT_GROUP) {
-    const int o = first + lane;
-    const bool mine = lane < OUTPUT_GROUP && o < OUTPUTS;
-    float target = 0, counts = 0, logit = 0, slope = 0;  // asked for before the sums, which take long
-    if (mine && inside) logit = bias[o];
-    if (mine && a.targets) target = a.targets[step * OUTPUTS + o], counts = a.mask[step];
     float sums[OUTPUT_GROUP];
     UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] = 0;
     if (inside) {
@@ -1063,15 +1026,17 @@ __device__ __forceinline__ float outputs_of_step(const Arguments& a, const float
     }
     fold<OUTPUT_GROUP, 16, 1>(sums, lane, 0, OUTPUT_GROUP, logits, true);
     __syncwarp();
-    if (mine) {
-      if (inside) logit += logits[lane];
-      if (counts != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
+    const int o = first + lane;
+    if (lane < OUTPUT_GROUP && o < OUTPUTS) {
+      float slope = 0;
+      const float logit = inside ? logits[lane] + bias[o] : 0.0f;
+      if (a.targets && a.mask[step] != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
+        const float target = a.targets[step * OUTPUTS + o], counts = a.mask[step];
         cost += counts * (fmaxf(logit, 0.0f) - logit * target + log_one_plus(expf(-fabsf(logit))));
         if (inside) slope = counts * (sigmoid(logit) - target) / a.batch;
       }
       if (a.outputs) a.outputs[step * OUTPUTS + o] = logit;
       if (a.targets) a.d_outputs[step * OUTPUTS + o] = slope;
-      note(most, slope);
     }
     __syncwarp();
   }
@@ -1098,10 +1063,9 @@ extern "C" __global__ void __launch_bounds__(1024, 1) ntm_outputs(const __grid_c
   const float* parameters = a.parameters + (long long)seed * PARAMETERS;
   float* logits = (float*)shared_memory + warp * OUTPUT_GROUP;
   float cost = 0;
-  unsigned most = 0;
   for (int t = warp; t < a.steps; t += warps) {
     const long long step = ((long long)seed * a.steps + t) * a.batch + row;
-    if (a.outputs || a.targets) cost += outputs_of_step(a, kept.before(t + 1), parameters, step, t < length, logits, most);
+    if (a.outputs || a.targets) cost += outputs_of_step(a, kept.before(t + 1), parameters, step, t < length, logits);
     if (a.d_rows && t < length) {
       float* d_row = a.d_rows + ((long long)blockIdx.x * a.steps + t) * GRADIENT_WIDTH;
       through_outputs(a.d_outputs + step * OUTPUTS, parameters + OUTPUT_WEIGHT, d_row + SEEN);
@@ -1117,7 +1081,6 @@ extern "C" __global__ void __launch_bounds__(1024, 1) ntm_outputs(const __grid_c
     for (int w = 0; w < warps; w++) sum += ((float*)shared_memory)[w];
     a.costs[blockIdx.x] = sum;
   }
-  if (a.largest) store_largest(most, (float*)shared_memory, a.largest + 3 * (long long)blockIdx.x + OF_D_OUTPUTS);
 }
 
 // ---------------------------------------------------------------------------------------------- backward
@@ -1384,7 +1347,7 @@ __device__ __forceinline__ void load_weights(Weights& weights, const float* p, f
 }
 
 // Back through one unit of an LSTM layer or of a feedforward one; returns nothing but leaves d_gates with all readers.
-__device__ __forceinline__ void unit(float* shared, int layer, int unit, float d_hidden, float4 gates, float cell, float before, float hidden, float* d_row, unsigned& most) {
+__device__ __forceinline__ void unit(float* shared, int layer, int unit, float d_hidden, float4 gates, float cell, float before, float hidden, float* d_row) {
   float d_gates[LSTM ? 4 : 1];
   if (LSTM) {
     const float i = gates.x, f = gates.y, g = gates.z, o = gates.w, squashed = hyperbolic_tangent(cell);
@@ -1400,7 +1363,6 @@ __device__ __forceinline__ void unit(float* shared, int layer, int unit, float d
   }
   UNROLL for (int gate = 0; gate < (LSTM ? 4 : 1); gate++) {
     const int k = gate * UNITS + unit;
-    note(most, d_gates[gate]);
     d_row[layer * GATES + k] = d_gates[gate];
     if (LSTM) recurrent_vector(shared, layer)[Product_RECURRENT::position(k)] = d_gates[gate];
     if (layer == 0) shared[VECTOR_BELOW_FIRST + Product_BELOW_FIRST::position(k)] = d_gates[gate];
@@ -1449,7 +1411,6 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
   const Kept kept{a.kept + sequence * a.kept_size, a.steps};
   float* d_rows_of_steps = a.d_rows + sequence * a.steps * GRADIENT_WIDTH;
   const float* d_seen = d_rows_of_steps + SEEN;
-  unsigned most = 0;
 
   Rows d_rows;
   float d_w[HEADS][SLOTS_PER_THREAD];
@@ -1562,7 +1523,6 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
       if (o >= 0) {
         const float d = d_interface_entry(shared, gradients[i], entries[i].kind, raw[i], asked[i]);
         shared[VECTOR_INTERFACE + Product_INTERFACE::position(o)] = d;
-        note(most, d);
         d_row[LAYERS * GATES + o] = d;
       }
     }
@@ -1595,7 +1555,7 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
             d_hidden += Product_RECURRENT::total(recurrent_partials(shared, layer), u) + shared[D_HIDDEN + layer * UNITS + u];
             shared[D_HIDDEN + layer * UNITS + u] = 0.0f;
           }
-          unit(shared, layer, u, d_hidden, gates[i], cell[i], cell_before[i], hidden[i], d_row, most);
+          unit(shared, layer, u, d_hidden, gates[i], cell[i], cell_before[i], hidden[i], d_row);
         }
       }
       __syncthreads();
@@ -1623,7 +1583,6 @@ __device__ __forceinline__ void run(const Arguments& a, Weights& weights, float*
     }
     __syncthreads();
   }
-  if (a.largest) store_largest(most, shared + PARTIALS, a.largest + 3 * sequence + OF_D_ROWS);
   if (!a.d_initial.memory) return;
   background(Piece<0>{});
   background(Piece<1>{});
@@ -1728,31 +1687,19 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[OWN_ROWS][TILE_BLOCK
   }
 }
 
-// A thread's part of one tile, and where it goes in the parameters. Grid: tiles, chunks, seeds.
-struct TilePart {
-  float sums[OWN_ROWS][TILE_BLOCKS];
-  GradientJob job;
-  int first_o, first_i, columns, my_row, my_column;
-  // -1 where the matrix ends before the tile
-  __device__ __forceinline__ int place(int y, int x) const {
-    const int o = first_o + OWN_ROWS * my_row + y, i = first_i + my_column + 16 * x;
-    if (o >= job.rows || i > columns) return -1;
-    return i < job.columns ? job.at + o * job.stride + i : i < columns ? job.second_at + o * job.stride + i - job.columns : job.bias + o;
-  }
-};
-__device__ __forceinline__ TilePart gradient_tile(const Arguments& a) {
-  TilePart part;
+// Grid: tiles, chunks, seeds.
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) ntm_gradient(const __grid_constant__ Arguments a) {
   float* left = (float*)shared_memory;  // [TILE_DEPTH, LEFT_STRIDE]
   float* right = left + TILE_DEPTH * LEFT_STRIDE;  // [TILE_DEPTH, TILE_COLUMNS]
   const int thread = threadIdx.x, seed = blockIdx.z;
   int tile = blockIdx.x, index = 0;
   while (tile >= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down) tile -= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down, index++;
-  const GradientJob job = part.job = GRADIENT_JOB[index];
-  const int first_o = part.first_o = tile / job.across * TILE_ROWS, first_i = part.first_i = tile % job.across * TILE_COLUMNS;
-  const int columns = part.columns = job.columns + job.second_columns;  // and the bias
+  const GradientJob job = GRADIENT_JOB[index];
+  const int first_o = tile / job.across * TILE_ROWS, first_i = tile % job.across * TILE_COLUMNS;
+  const int columns = job.columns + job.second_columns;  // and the bias
   const int begin = blockIdx.y * a.chunk_rows, end = min(begin + a.chunk_rows, a.batch * a.steps);
-  const int my_row = part.my_row = thread / 16, my_column = part.my_column = thread % 16;
-  float(&sums)[OWN_ROWS][TILE_BLOCKS] = part.sums;
+  const int my_row = thread / 16, my_column = thread % 16;
+  float sums[OWN_ROWS][TILE_BLOCKS];
   UNROLL for (int y = 0; y < OWN_ROWS; y++) UNROLL for (int x = 0; x < TILE_BLOCKS; x++) sums[y][x] = 0;
   for (int row = begin; row < end; row += TILE_DEPTH) {
     if (row > begin) __syncthreads();
@@ -1781,61 +1728,13 @@ __device__ __forceinline__ TilePart gradient_tile(const Arguments& a) {
       default: multiply_tile<TILE_BLOCKS>(sums, my_left, my_right, depth);
     }
   }
-  return part;
-}
-__device__ __forceinline__ void store_tile(const Arguments& a, const TilePart& part) {
-  float* gradient = a.gradient + ((long long)blockIdx.y * a.seeds + blockIdx.z) * PARAMETERS;
+  float* gradient = a.gradient + ((long long)blockIdx.y * a.seeds + seed) * PARAMETERS;
   UNROLL for (int y = 0; y < OWN_ROWS; y++) {
-    UNROLL for (int x = 0; x < TILE_BLOCKS; x++)
-      if (part.place(y, x) >= 0) gradient[part.place(y, x)] = part.sums[y][x];
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) ntm_gradient(const __grid_constant__ Arguments a) {
-  store_tile(a, gradient_tile(a));
-}
-
-// Whether no weight gradient of a seed can overflow or be NaN, nor a cost is: from the largest factors alone.
-__device__ __forceinline__ bool tame(const Arguments& a, int seed) {
-  unsigned kept = __float_as_uint(1.0f), d = 0;  // the bias sees a one
-  bool good = true;
-  for (long long sequence = (long long)seed * a.batch; sequence < (long long)(seed + 1) * a.batch; sequence++) {
-    const float* largest = a.largest + 3 * sequence;
-    kept = max(kept, __float_as_uint(largest[OF_KEPT]));
-    d = max(d, max(__float_as_uint(largest[OF_D_OUTPUTS]), __float_as_uint(largest[OF_D_ROWS])));
-    good = good && finite(a.costs[sequence]);
-  }
-  return good && __uint_as_float(kept) * __uint_as_float(d) * a.batch * a.steps < 1e37f;  // no for NaN
-}
-
-// The same tiles, and the optimiser's step at once: what a gradient is for need not be written down and read again. All
-// of a seed or nothing: where a gradient might not be finite, it is stored instead, for `update_rest` to look at. One
-// chunk, no clipping by norm.
-extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) ntm_gradient_update(const __grid_constant__ Arguments a) {
-  const int seed = blockIdx.z;
-  const bool apply_now = tame(a, seed);
-  const TilePart part = gradient_tile(a);
-  if (blockIdx.x == 0 && threadIdx.x == 0) a.done[seed] = apply_now;
-  if (!apply_now) return store_tile(a, part);
-  const Step step = step_of(a.rule, a.applied[seed] + 1, 1.0f);
-  const long long offset = (long long)seed * PARAMETERS;
-  const Learned& l = a.learned;
-  UNROLL for (int y = 0; y < OWN_ROWS; y++) {  // all loads of a row before its first store
-    float w[TILE_BLOCKS], first[TILE_BLOCKS], second[TILE_BLOCKS], third[TILE_BLOCKS], average[TILE_BLOCKS];
     UNROLL for (int x = 0; x < TILE_BLOCKS; x++) {
-      const int place = part.place(y, x);
-      if (place < 0) continue;
-      w[x] = l.parameters[offset + place], first[x] = l.first[offset + place], second[x] = l.second[offset + place];
-      third[x] = l.third ? l.third[offset + place] : 0.0f;
-      average[x] = l.average ? l.average[offset + place] : 0.0f;
-    }
-    UNROLL for (int x = 0; x < TILE_BLOCKS; x++) {
-      const int place = part.place(y, x);
-      if (place < 0) continue;
-      apply(step, part.sums[y][x], w[x], first[x], second[x], third[x], average[x]);
-      l.parameters[offset + place] = w[x], l.first[offset + place] = first[x], l.second[offset + place] = second[x];
-      if (l.third) l.third[offset + place] = third[x];
-      if (l.average) l.average[offset + place] = average[x];
+      const int o = first_o + OWN_ROWS * my_row + y, i = first_i + my_column + 16 * x;
+      if (o >= job.rows || i > columns) continue;
+      const int at = i < job.columns ? job.at + o * job.stride + i : i < columns ? job.second_at + o * job.stride + i - job.columns : job.bias + o;
+      gradient[at] = sums[y][x];
     }
   }
 }
