@@ -1,4 +1,4 @@
-// Enough of CUDA to run scan.cu on a CPU, one thread of a block after the other: every CUDA thread is a fibre that runs
+// Enough of CUDA to run scan.cu and update.cu on a CPU, one thread of a block after the other: every CUDA thread is a fibre that runs
 // until its next barrier or exchange. Slow and exact; it finds wrong arithmetic and wrong indices, not races.
 #include <algorithm>
 #include <cmath>
@@ -25,6 +25,7 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline float __logf(float x) { return std::log(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 template <class T> T __ldg(const T* p) { return *p; }
+inline float __int_as_float(int bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 
 namespace fibres {
 struct Barrier { int size = 0, arrived = 0, generation = 0; };
@@ -87,6 +88,14 @@ inline float __shfl_sync(unsigned, float x, int lane) {
   const float y = fibres::exchanged[me / 32 * 32 + (lane & 31)];
   fibres::wait(fibres::warps[me / 32]);
   return y;
+}
+inline bool __syncthreads_and(bool x) {
+  fibres::exchanged[fibres::current] = x;
+  fibres::wait(fibres::block);
+  bool all = true;
+  for (float each : fibres::exchanged) all = all && each != 0.0f;
+  fibres::wait(fibres::block);
+  return all;
 }
 inline void __syncwarp() { fibres::wait(fibres::warps[fibres::current / 32]); }
 inline bool __any_sync(unsigned, bool x) {

@@ -1,4 +1,4 @@
-"""Runs scan.cu on the CPU through cuda_on_cpu.h: the same source and the same Python as on a GPU, thread by thread."""
+"""Runs scan.cu and update.cu on the CPU through cuda_on_cpu.h: the same source and Python as on a GPU, by threads."""
 
 import ctypes
 import hashlib
@@ -9,23 +9,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tapehead.kernels.ntm_scan import gpu
-from tapehead.kernels.ntm_scan.gpu_plan import Plan
+from tapehead.kernels.update import gpu as update_gpu
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
-KERNELS = (
+SCAN = (
     "ntm_forward", "ntm_pack_forward", "ntm_outputs", "ntm_backward", "ntm_pack_backward",
     "ntm_gradient", "ntm_add_chunks", "ntm_input_gradient",
 )  # fmt: skip
+UPDATE = ("update_look", "update_apply", "update_count")
 _folder = tempfile.TemporaryDirectory(prefix="cuda-on-cpu-")
 
 
 class EmulatedKernels:
     """Stands in for `nvrtc.Kernels`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, source: str, kernels: Sequence[str]) -> None:
         header = Path(__file__).with_name("cuda_on_cpu.h").read_text()
-        text = header + gpu.source(plan) + "\n".join(f"EMULATED({kernel})" for kernel in KERNELS)
+        text = header + source + "\n".join(f"EMULATED({kernel})" for kernel in kernels)
         stem = Path(_folder.name) / hashlib.sha256(text.encode()).hexdigest()[:16]
         if not stem.with_suffix(".so").exists():
             stem.with_suffix(".cpp").write_text(text)
@@ -36,3 +39,13 @@ class EmulatedKernels:
     def launch(self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any) -> None:
         x, y, z = (*grid, 1, 1)[:3]
         self._library[f"run_{kernel}"](ctypes.byref(argument), x, y, z, threads)
+
+
+def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, the GPU's kernels run on the CPU."""
+    if COMPILER is None:
+        pytest.skip("no C++ compiler")
+    monkeypatch.setattr(gpu, "_kernels", lambda plan, device: EmulatedKernels(gpu.source(plan), SCAN))
+    monkeypatch.setattr(gpu, "_blocks_at_once", lambda device: 3)
+    monkeypatch.setattr(update_gpu, "_kernels", lambda device: EmulatedKernels(update_gpu.source(), UPDATE))
+    gpu._plan.cache_clear()

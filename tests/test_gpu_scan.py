@@ -40,11 +40,7 @@ CASES: dict[str, tuple[ScanSpec, int, bool, int]] = {
 @pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
     if request.param == "cpu":
-        if cuda_on_cpu.COMPILER is None:
-            pytest.skip("no C++ compiler")
-        monkeypatch.setattr(gpu, "_kernels", lambda plan, device: cuda_on_cpu.EmulatedKernels(plan))
-        monkeypatch.setattr(gpu, "_blocks_at_once", lambda device: 3)
-        gpu._plan.cache_clear()
+        cuda_on_cpu.emulate(monkeypatch)
     elif not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     return torch.device(request.param)

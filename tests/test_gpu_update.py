@@ -1,5 +1,6 @@
-"""The GPU's optimiser step against the reference's, on a GPU."""
+"""The GPU's optimiser step against the reference's: on the CPU, thread by thread, and on a GPU where there is one."""
 
+import cuda_on_cpu
 import pytest
 import torch
 
@@ -11,21 +12,30 @@ def test_source_has_the_constants() -> None:
     assert "constexpr float GRAVES_DECAY = 0.95f;" in gpu.source()
 
 
-@pytest.mark.gpu
+@pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "cpu":
+        cuda_on_cpu.emulate(monkeypatch)
+    elif not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("size", [1000, 1001])
 @pytest.mark.parametrize("optimiser", ["graves", "adam"])
 @pytest.mark.parametrize("clip", ["none", "elementwise", "norm"])
-def test_agrees_with_the_reference_and_skips_what_is_not_finite(optimiser: Optimiser, clip: Clip) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
+def test_agrees_with_the_reference_and_skips_what_is_not_finite(
+    optimiser: Optimiser, clip: Clip, size: int, device: str
+) -> None:
     rule = UpdateRule(optimiser, clip, clip_at=0.5, average=0.9)
-    start = torch.randn(3, 1001, device="cuda")
+    start = torch.randn(3, size, device=device)
     ours, exact = UpdateState(rule, start.clone()), UpdateState(rule, start.double())
     for step in range(4):
-        gradient, costs = torch.randn(3, 1001, device="cuda"), torch.rand(3, 2, device="cuda")
+        gradient, costs = torch.randn(3, size, device=device), torch.rand(3, 2, device=device)
         if step == 2:
             gradient[1, 700] = torch.inf
             costs[2, 1] = torch.nan
-        rate = torch.tensor([1e-2], device="cuda") if step == 3 else 1e-2
+        rate = torch.tensor([1e-2], device=device) if step == 3 else 1e-2
         skipped = gpu.update(rule, ours, gradient, costs, rate)
         wanted = reference.update(rule, exact, gradient.double(), costs.double(), 1e-2)
         assert torch.equal(skipped, wanted)

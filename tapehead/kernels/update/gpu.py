@@ -16,6 +16,7 @@ from tapehead.kernels.update import contract
 from tapehead.kernels.update.contract import UpdateRule, UpdateState
 
 THREADS = 256
+SHARED = THREADS // 32 * 4
 PARTS = 32  # blocks that share a seed
 CLIPS = {"none": 0, "elementwise": 1, "norm": 2}
 
@@ -74,7 +75,7 @@ def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor
         clip_at=rule.clip_at, decay_of_average=rule.average, rate=0.0 if isinstance(rate, Tensor) else rate,
     )  # fmt: skip
     kernels = _kernels(parameters.device)
-    kernels.launch("update_look", (PARTS, seeds), THREADS, 0, arguments)
+    kernels.launch("update_look", (PARTS, seeds), THREADS, SHARED, arguments)
     kernels.launch("update_apply", (PARTS, seeds), THREADS, 0, arguments)
     kernels.launch("update_count", (-(-seeds // 256),), 256, 0, arguments)
     return skipped

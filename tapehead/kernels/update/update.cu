@@ -4,6 +4,9 @@
 // Grid of both kernels: PARTS blocks for each seed. The order of a norm's sum depends on P alone.
 
 constexpr int WARPS = THREADS / 32;
+
+extern __shared__ float4 shared_memory[];  // a float for each warp
+
 enum Clip { CLIP_NONE, CLIP_ELEMENTWISE, CLIP_NORM };
 
 struct Arguments {
@@ -28,7 +31,7 @@ __device__ __forceinline__ void my_part(const Arguments& a, long long& begin, lo
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) update_look(const __grid_constant__ Arguments a) {
-  __shared__ float sums[WARPS];
+  float* sums = (float*)shared_memory;
   const int seed = blockIdx.y;
   const float* gradient = a.gradient + seed * a.size;
   long long begin, end;
