@@ -56,7 +56,8 @@ class Train:
     task_options: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the task, as NAME VALUE pairs: --task-options width 6."""
     curriculum: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Options of the task in training alone, not in scores, as NAME VALUE pairs: --curriculum blanks 0.05."""
+    """Options of the task in training alone, not in scores, as NAME VALUE pairs: --curriculum blanks 0.05. For the
+    first half of training only: --settings curriculum_share 0.5."""
     model_options: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the model, as NAME VALUE pairs: --model-options memory_slots 64."""
     settings: dict[str, str] = dataclasses.field(default_factory=dict)

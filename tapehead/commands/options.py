@@ -39,7 +39,7 @@ def model_fields(model: str) -> dict[str, Any]:
 
 def setting_fields() -> dict[str, Any]:
     """The settings of a run that have no flag of their own, with their types."""
-    names = ("optimiser", "schedule", "final_rate", "clip", "clip_at", "slots", "average")
+    names = ("optimiser", "schedule", "final_rate", "clip", "clip_at", "slots", "average", "curriculum_share")
     hints = get_type_hints(RunConfig)
     return {name: hints[name] for name in names}
 

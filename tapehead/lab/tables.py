@@ -15,7 +15,7 @@ LEARNING = """
 ## Learning
 
 Solved: the mean cost of the last 1,000 training episodes fell under the task's threshold; where a recipe has a
-curriculum, they are its sequences. Episodes and seconds are
+curriculum that does not end, they are its sequences. Episodes and seconds are
 medians of the solved machines, with quartiles. Seconds to solve are not those of a machine that trains alone: they are
 the wall seconds of the whole run, divided by the episodes of all its seeds (seeds x episodes), times the episodes to
 solve. Worst after solving: the highest mean of at least 1,000 consecutive episodes (whole blocks, finite costs) from

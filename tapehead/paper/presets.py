@@ -155,6 +155,13 @@ NGRAMS = (
         "model_options": READ_FIRST | BY_CONTENT,
     }
 )
+NGRAMS_FEEDFORWARD = NGRAMS | {
+    "episodes": 440_000,
+    "batch_size": 4,
+    "curriculum": {"lowest_order": 2},
+    "curriculum_share": 0.5,
+    "model_options": READ_FIRST | BY_CONTENT | {"initial_memory": "random", "initial_memory_scale": 1.0},
+}
 SORT = SMOOTH | {
     "learning_rate": 5e-4,
     "episodes": 480_000,
@@ -174,7 +181,7 @@ SURE: dict[str, dict[str, Any]] = {
     "associative-recall-ntm-lstm": RECALL,
     "associative-recall-ntm-feedforward": RECALL_FEEDFORWARD,
     "ngrams-ntm-lstm": NGRAMS,
-    "ngrams-ntm-feedforward": NGRAMS,
+    "ngrams-ntm-feedforward": NGRAMS_FEEDFORWARD,
     "priority-sort-ntm-lstm": SORT,
 }
 
