@@ -20,6 +20,8 @@ from tapehead.tasks.copy import Copy
 from tapehead.training import checkpoint, events
 from tapehead.training.loop import Trainer
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TINY = ["--task-options", "length", "[1,3]", "width", "2"]
 TINY += ["--model-options", "controller_size", "8", "memory_slots", "8", "memory_width", "4"]
 
@@ -49,14 +51,6 @@ def python(*arguments, stdout):
 
 def everything(folder):
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in Path(folder).rglob("*")}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

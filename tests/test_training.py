@@ -29,6 +29,8 @@ from tapehead.training.loop import Interrupted, Trainer
 from tapehead.training.progress import Progress
 from tapehead.training.runs import Run, read_config
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = {"controller_size": 8, "memory_slots": 8, "memory_width": 4}
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["tapehead.commands.train"])
@@ -74,14 +76,6 @@ def quick_tasks(patch):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     quick_tasks(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def complete(folder, config):

@@ -27,16 +27,10 @@ from tapehead.tasks import make_task
 from tapehead.training.checkpoint import sha256
 from tapehead.zoo import store
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STEPS = 4000
 """Steps of fresh sequences at one point: eight or so of the longest."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 # --- the machines of the package -------------------------------------------------------------------------------------
