@@ -331,6 +331,14 @@ def test_the_same_command_again_says_that_it_is_finished(run, capsys):
     assert (run / "result.json").read_bytes() == weights
 
 
+def test_a_curriculum_and_its_end():
+    options = ("--curriculum", "blanks", "0.5", "--settings", "curriculum_share", "0.5")
+    assert tapehead("train", "copy", *TINY, "--out", "run", "--episodes", 200, *options) == 0
+    config = json.loads(Path("run/config.json").read_bytes())["config"]
+    assert config["curriculum"] == {"blanks": 0.5}
+    assert config["curriculum_share"] == 0.5
+
+
 def test_the_default_folder_is_the_same_for_the_same_settings(capsys):
     for _ in range(2):
         assert tapehead("train", "copy", *TINY, "--episodes", 50) == 0

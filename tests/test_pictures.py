@@ -179,6 +179,23 @@ def test_solved_is_judged_by_the_last_thousand_episodes() -> None:
     assert second.solved is None or second.solved >= 30
 
 
+def test_what_a_curriculum_cost_is_not_judged(tmp_path: Path) -> None:
+    lines = metrics(1)
+    for line in lines[:12]:
+        line["curriculum"], line["bits"] = True, [0.0]
+    for line in lines[12:]:
+        line["bits"] = [2.0]
+    (curve,) = curves(lines, threshold=0.1).values()
+    assert curve.solved is None
+    assert curve.mean[11] == 0.0
+    assert curve.mean[12] == 2.0  # no window reaches back
+    for line in lines[14:]:
+        line["bits"] = [0.0]
+    (curve,) = curves(lines, threshold=0.1).values()
+    assert curve.solved == 23  # ten blocks of 100 episodes without the last of the twos
+    assert save(draw_curves(make_task("copy"), lines), tmp_path, "curve")
+
+
 @pytest.mark.parametrize("name", ["copy", "ngrams"])
 def test_a_run_without_a_finite_cost_has_a_picture_too(name: str, tmp_path: Path) -> None:
     lines = metrics(2)

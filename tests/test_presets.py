@@ -209,3 +209,19 @@ def test_rates():
     assert cosine.rate(100) == pytest.approx(2e-4)
     rates = [cosine.rate(update) for update in range(101)]
     assert rates == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "left"),
+    [
+        ("ngrams-ntm-feedforward", {"order": 1}, {}),
+        ("ngrams-ntm-feedforward", {"length": 50}, {"lowest_order": 2}),
+        ("priority-sort-ntm-lstm", {"outputs": 3}, {}),
+        ("priority-sort-ntm-lstm", {"items": 5, "outputs": 5}, {}),
+        ("copy-ntm-lstm", {"length": 5}, {"blanks": 0.05}),
+    ],
+)
+def test_lessons_that_do_not_go_with_the_task_asked_for_are_left_out(row, options, left):
+    config = preset(row, task_options=options)
+    assert config.curriculum == left
+    make_task(config.task, **config.task_options | config.curriculum)

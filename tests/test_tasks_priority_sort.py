@@ -78,7 +78,7 @@ def test_numbers():
 
 
 def test_more_outputs_than_items_are_refused():
-    with pytest.raises(ValueError, match="outputs is 16, but items is 10"):
+    with pytest.raises(ValueError, match="outputs is 16, but items is at most 10"):
         make_task("priority-sort").sample(stream(1, "t", 0), batch_size=1, items=10)
 
 

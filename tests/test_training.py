@@ -25,7 +25,7 @@ from tapehead.tasks import Batch
 from tapehead.tasks.copy import Copy
 from tapehead.training import checkpoint, events, loop, population, stepping
 from tapehead.training.config import RunConfig
-from tapehead.training.loop import Interrupted, Trainer
+from tapehead.training.loop import STOCKED_STEPS, Interrupted, Trainer
 from tapehead.training.progress import Progress
 from tapehead.training.runs import Run, read_config
 
@@ -981,23 +981,24 @@ def test_a_curriculum_holds_in_training_alone():
 
 
 def test_a_curriculum_that_ends_is_not_judged():
-    easy = {"curriculum": {"density": [0.0, 0.0]}, "episodes": 2500, "early_stop": True}  # zeros: learned at once
+    easy = {"curriculum": {"density": [0.0, 0.0]}, "episodes": 2450, "early_stop": True}  # zeros: learned at once
     judged = Trainer(tiny(**easy))
     while not judged.finished:
         judged.block()
     assert 0 < judged.population.solved_at[0] < 2000
     trainer = Trainer(tiny(**easy, curriculum_share=0.5))
-    assert trainer.config.taught_updates == 1250
-    trainer._data([0], range(100))
-    for _ in range(13):
+    assert trainer.config.taught_updates == 1200  # whole blocks
+    for _ in range(12):
         trainer.block()
-    assert trainer.updates == 1250  # a block ends where the curriculum does
+    assert trainer.updates == 1200
+    assert all(json.loads(line)["curriculum"] for line in trainer.metrics)
     assert trainer.population.recent.mean() < 0.1
     assert trainer.population.solved_at[0] == -1
     assert not torch.isfinite(trainer.population.kept_cost[0])
     trainer.block()
-    data, _ = trainer._data([0], range(1250, 1350))
+    data, _ = trainer._data([0], range(1200, 1300))
     assert data.targets.any()
+    assert "curriculum" not in trainer.metrics[-1]
     assert torch.isfinite(trainer.population.recent).sum() == 100
     for _ in range(9):
         trainer.block()
@@ -1023,7 +1024,29 @@ def test_resuming_at_the_end_of_a_curriculum_changes_nothing(tmp_path):
     assert torch.equal(second.population.state.parameters, whole.population.state.parameters)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.5, float("nan")])
+def test_a_curriculum_of_all_updates_has_no_end():
+    trainer = Trainer(tiny(curriculum={"density": [0.0, 0.0]}, curriculum_share=0.9998, episodes=1400))
+    assert trainer.config.taught_updates == trainer.config.updates
+    while not trainer.finished:
+        trainer.block()
+    assert trainer.population.solved_at[0] > 0
+    assert tiny(curriculum={"density": [0.0, 0.0]}, curriculum_share=0).taught_updates == 0
+
+
+def test_the_stock_is_bounded_when_a_curriculum_of_short_sequences_ends():
+    options = {"length": 2000, "width": 2}
+    trainer = Trainer(
+        tiny(task_options=options, curriculum={"length": (1, 1)}, curriculum_share=0.5, seeds=tuple(range(8)))
+    )
+    seeds = list(range(8))
+    for first in range(0, 300, 100):
+        trainer._data(seeds, range(first, first + 100))
+    assert len(trainer._stock[2].lengths) == 200  # up to the end of the curriculum
+    trainer._data(seeds, range(300, 400))
+    assert trainer._stock[2].inputs[..., 0].numel() <= STOCKED_STEPS
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
 def test_a_share_of_a_curriculum_that_is_none_is_refused(share):
     with pytest.raises(ValueError, match="curriculum_share"):
         tiny(curriculum_share=share)
@@ -1044,7 +1067,12 @@ def test_data_with_other_channels_are_refused_by_every_backend():
 
 
 def test_a_run_without_a_curriculum_is_written_as_before_there_were_any():
-    assert "curriculum" not in PLAIN.to_dict()
+    assert not {"curriculum", "curriculum_share"} & PLAIN.to_dict().keys()
+    assert replace(PLAIN, curriculum_share=0.5).hash == PLAIN.hash  # there is nothing that could end
+    # runs that were made before there were curricula, and before they could end
+    assert RunConfig(task="copy").hash == "5f30210746b3cd4605d692ac925dd1c86eb6370a722b112897e1c6a6a8f1c496"
+    old = RunConfig(task="copy", curriculum={"blanks": 0.05})
+    assert old.hash == "114c68800dc22f7d37fa7f30c47a57e5d89954037957f328e79f124dd98e6616"
     assert RunConfig.from_dict(PLAIN.to_dict()) == PLAIN
     taught = tiny(curriculum={"blanks": 0.1})
     assert RunConfig.from_dict(taught.to_dict()) == taught

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from tapehead.streams import stream
 from tapehead.tasks import make_task
-from tapehead.training.config import RunConfig
-from tapehead.training.loop import BLOCK, Trainer
+from tapehead.training.config import BLOCK, RunConfig
+from tapehead.training.loop import Trainer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
 from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
 from tapehead.commands.options import check_device, make_folder
-from tapehead.training.loop import BLOCK
+from tapehead.training.config import BLOCK
 
 if TYPE_CHECKING:
     from tapehead import cli

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from tapehead.lab.adoption import config_of
-from tapehead.training.config import RunConfig
-from tapehead.training.loop import BLOCK, Trainer
+from tapehead.training.config import BLOCK, RunConfig
+from tapehead.training.loop import Trainer
 from tapehead.zoo import store
 from tapehead.zoo.cards import Card
 
@@ -59,6 +59,7 @@ def make_snapshots(
     if not torch.equal(delivered, model.flat_parameters()):
         raise ValueError(
             f"trained again on {device}, {name} has other weights: do it where it was made "
-            f"({card.environment['device']}, {card.environment['backend']} backend, torch {card.environment['torch']})."
+            f"({card.environment['device']}, {card.environment['backend']} backend, torch {card.environment['torch']}, "
+            f"tapehead at commit {card.environment['commit']})."
         )
     return store.put_snapshots(name, {episodes: model.split_flat(flat) for episodes, flat in series.items()}, folder)

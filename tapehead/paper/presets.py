@@ -186,6 +186,10 @@ SURE: dict[str, dict[str, Any]] = {
 }
 
 
+# A lesson of a recipe that makes no sense without the task's own value of another option.
+GOES_WITH = {"lowest_order": "order", "items": "outputs"}
+
+
 def preset_name(task: str, machine: str, task_options: dict[str, Any]) -> str:
     """The preset of a machine on a task: a variant if these options make the task it is for, otherwise the row."""
     for variant in VARIANTS.values():
@@ -222,7 +226,11 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
     settings["model_options"] = settings["model_options"] | changes.pop("model_options", {})
     own = changes.pop("task_options", {})
     settings["task_options"] = settings["task_options"] | own
-    lessons = {name: value for name, value in settings.get("curriculum", {}).items() if name not in own}
+    lessons = {
+        name: value
+        for name, value in settings.get("curriculum", {}).items()
+        if name not in own and GOES_WITH.get(name) not in own
+    }
     settings["curriculum"] = lessons | changes.pop("curriculum", {})
     tape = settings["model_options"].get("memory_slots")
     if "slots" in settings and isinstance(tape, int) and tape > 0:  # a recipe's slots, on the tape asked for

@@ -33,15 +33,23 @@ def curves(metrics: Sequence[dict[str, Any]], threshold: float) -> dict[int, Cur
     for line in metrics:
         for seed, bits in zip(line["seeds"], line["bits"], strict=True):
             points.setdefault(seed, []).append((line["episodes"], np.nan if bits is None else bits))
-    return {seed: _curve(np.array(history, dtype=np.float64), threshold) for seed, history in points.items()}
+    since = curriculum_end(metrics)
+    return {seed: _curve(np.array(history, dtype=np.float64), threshold, since) for seed, history in points.items()}
 
 
-def _curve(history: Numbers, threshold: float) -> Curve:
+def curriculum_end(metrics: Sequence[dict[str, Any]]) -> int:
+    """The episodes of a curriculum that came to an end, by which no machine is judged; 0 without one."""
+    return max((line["episodes"] for line in metrics if line.get("curriculum")), default=0)
+
+
+def _curve(history: Numbers, threshold: float, since: int) -> Curve:
     episodes, bits = history.T
     counts = np.diff(episodes, prepend=0.0)
     begins = np.searchsorted(episodes, episodes - WINDOW, side="right")  # the first block of each window
+    first = np.searchsorted(episodes, since, side="right")  # no window reaches back into the curriculum
+    begins = np.where(episodes > since, np.maximum(begins, first), begins)
     mean = np.array([np.average(bits[a : b + 1], weights=counts[a : b + 1]) for b, a in enumerate(begins)])
-    under = np.flatnonzero((mean < threshold) & (episodes >= WINDOW))
+    under = np.flatnonzero((mean < threshold) & (episodes >= since + WINDOW))
     return Curve(episodes, bits, mean, int(under[0]) if len(under) else None)
 
 
@@ -53,12 +61,14 @@ def draw_curves(task: Task, metrics: Sequence[dict[str, Any]]) -> Figure:
     by_seed = curves(metrics, task.solved_bits)
     _lines(axes, list(by_seed.values()))
     _levels(axes, task, list(by_seed.values()))
+    if since := curriculum_end(metrics):
+        axes.axvline(since / 1000, color=style.ORANGE, linewidth=0.9, zorder=1, label="the curriculum ends")
     page.text(figure, 0.15, 0.3, f"{style.task_title(task.name)}: learning curve", fontsize=12)
     axes.set_xlabel("Training episodes (thousands)")
     axes.set_ylabel(f"Cost {'above the optimum ' if task.paired else ''}per sequence (bits)")
     axes.grid(axis="y", color=style.UNSCORED, linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, fontsize=8.5, handlelength=1.6, borderpad=0.2)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4, fontsize=8.5, handlelength=1.6, borderpad=0.2)
     return figure
 
 

@@ -68,7 +68,7 @@ class PrioritySort(Task):
     def _check_ranges(self, ranges: Mapping[str, Range]) -> None:
         shown, wanted = ranges["items"][1], ranges["outputs"][1]
         if wanted > shown:
-            raise ValueError(f"outputs is {wanted}, but items is {shown}: give at most as many outputs as items.")
+            raise ValueError(f"outputs is {wanted}, but items is at most {shown}: give no more outputs than items.")
 
     @property
     def input_size(self) -> int:

@@ -13,6 +13,10 @@ Optimiser = Literal["graves", "adam"]
 Schedule = Literal["constant", "cosine"]
 Clip = Literal["elementwise", "norm", "none"]
 
+BLOCK = 100
+"""Updates between two looks at the metrics. Part of what a run computes: solved seeds stop, and curricula end, between
+blocks."""
+
 # Where a run happens, not what it computes: these may change when it is resumed.
 PLACE = ("backend", "device")
 
@@ -43,9 +47,9 @@ class RunConfig:
     curriculum: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Options of the task that hold in training alone; scores of a trained machine are always at `task_options`."""
     curriculum_share: float = 1.0
-    """For which share of the episodes, from the first, the curriculum holds. What comes after are the task's own
-    sequences, and what is judged in training (solved, the weights kept, early stop) is judged on those alone; a
-    curriculum without an end (1) is judged on its own sequences."""
+    """For which share of the episodes, from the first, the curriculum holds, in whole blocks of updates. What comes
+    after are the task's own sequences, and what is judged in training (solved, the weights kept, early stop) is judged
+    on those alone; a curriculum without an end (1) is judged on its own sequences."""
     average: float = 0.0
     """Decay of a moving average of the weights, which is then what the run delivers; 0 keeps none."""
     early_stop: bool = True
@@ -79,8 +83,8 @@ class RunConfig:
             raise ValueError(f"average is {self.average}, but a decay lies in 0 (none) to just under 1.")
         if not 0 <= self.final_rate <= 1:
             raise ValueError(f"final_rate is {self.final_rate}, but it is a fraction of the learning rate: 0 to 1.")
-        if not 0 < self.curriculum_share <= 1:
-            raise ValueError(f"curriculum_share is {self.curriculum_share}, but must be over 0 and at most 1.")
+        if not 0 <= self.curriculum_share <= 1:
+            raise ValueError(f"curriculum_share is {self.curriculum_share}, but it is a share of the episodes: 0 to 1.")
         if self.slots is not None and not 1 <= self.slots[0] <= self.slots[1]:
             raise ValueError(f"slots are {self.slots}, but a range of slots needs 1 <= low <= high.")
 
@@ -91,7 +95,11 @@ class RunConfig:
     @property
     def taught_updates(self) -> int:
         """How many updates learn from the curriculum."""
-        return round(self.curriculum_share * self.updates) if self.curriculum else 0
+        if not self.curriculum:
+            return 0
+        if self.curriculum_share == 1:
+            return self.updates
+        return min(round(self.curriculum_share * self.updates / BLOCK) * BLOCK, self.updates)
 
     def rate(self, update: int) -> float:
         """The learning rate of an update, counted from 0."""
@@ -103,7 +111,7 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """All settings; without a curriculum or its end where there is none, as in runs that knew nothing of them."""
-        none = {"curriculum": {}, "curriculum_share": 1.0}
+        none = {"curriculum": {}, "curriculum_share": self.curriculum_share if not self.curriculum else 1.0}
         return {
             name: value for name, value in dataclasses.asdict(self).items() if name not in none or value != none[name]
         }

@@ -24,14 +24,11 @@ from tapehead.models import SequenceModel, make_model
 from tapehead.streams import stream
 from tapehead.tasks import Batch, Task, make_task
 from tapehead.training.checkpoint import Checkpoint
-from tapehead.training.config import RunConfig
+from tapehead.training.config import BLOCK, RunConfig
 from tapehead.training.population import Population, excess_bits
 from tapehead.training.progress import Progress
 from tapehead.training.runs import Run
 from tapehead.training.stepping import Replaying, Stepper, one_by_one
-
-BLOCK = 100
-"""Updates between two looks at the metrics. Part of what a run computes: solved seeds stop at the end of a block."""
 
 STOCKED_STEPS = 4_000_000
 """Steps of all sequences together that are sampled ahead: bounds the memory that they take."""
@@ -95,6 +92,11 @@ class Trainer:
         """Where the sequences of an update come from."""
         return self.lessons if update < self.config.taught_updates else self.task
 
+    @property
+    def _unjudged(self) -> bool:
+        """Whether the last block belongs to a curriculum that comes to an end."""
+        return self.updates <= self.config.taught_updates < self.config.updates
+
     def _last_like(self, update: int) -> int:
         """The end of the run of updates that learn from the same task as this one."""
         taught = self.config.taught_updates
@@ -107,6 +109,8 @@ class Trainer:
         """
         first, stocked, data, slots = self._stock
         if stocked != seeds or not first <= span.start < span.stop <= first + len(data.lengths):
+            if span.start == self.config.taught_updates:
+                self._longest = STOCKED_STEPS  # other sequences begin here, and may be longer
             sequences = len(span) * len(seeds) * self.config.batch_size
             blocks = max(1, min(10, STOCKED_STEPS // (sequences * self._longest)))
             end = self._last_like(span.start)
@@ -143,9 +147,11 @@ class Trainer:
             "skipped": skipped.tolist(),
             "rate": self.config.rate(self.updates - 1),
         }
+        if self._unjudged:
+            line["curriculum"] = True
         self.metrics.append(json.dumps(line))
         self.population.record(by_seed, skipped)
-        if self.updates > self.config.taught_updates or self.config.curriculum_share == 1:
+        if not self._unjudged:
             self.population.judge(episodes, self.task.solved_bits, self.config.early_stop)
 
     @property

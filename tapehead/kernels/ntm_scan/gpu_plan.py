@@ -94,9 +94,11 @@ class Plan:
     def threads(self) -> int:
         """Of a block. All lanes of a slot repeat what is computed once per slot, so few threads have less to do; many
         are for wide controllers and long tapes."""
-        fits = max(self.gates, self.spec.interface_size, self.reads) <= OUTPUTS_PER_THREAD * FEW_THREADS
-        small = self._tape_values(FEW_THREADS) <= FEW_TAPE_VALUES
-        return FEW_THREADS if fits and small and self.spec.input_size <= FEW_THREADS else MOST_THREADS
+        widest = max(self.gates, self.spec.interface_size, self.reads)
+        fits = widest <= OUTPUTS_PER_THREAD * FEW_THREADS and self.spec.input_size <= FEW_THREADS
+        values = self._tape_values(FEW_THREADS)
+        small = values <= max(FEW_TAPE_VALUES, self._tape_values(MOST_THREADS))
+        return FEW_THREADS if fits and small else MOST_THREADS
 
     def _lanes(self, threads: int) -> int:
         lanes = 8
