@@ -39,6 +39,10 @@ static std::vector<Barrier> warps;
 static std::vector<float> exchanged;
 static void (*body)(const void*);
 static const void* argument;
+struct Copy { float* to; const float* from; bool used; };
+static std::vector<std::vector<Copy>> copies;  // of each thread, asked for and not waited for
+constexpr unsigned UNTOUCHED = 0x7fc00000;     // a NaN
+constexpr int SHARED_WORDS = sizeof(shared_memory) / 4;
 
 inline void wait(Barrier& barrier) {
   const int generation = barrier.generation;
@@ -47,8 +51,11 @@ inline void wait(Barrier& barrier) {
 }
 static void start() { body(argument); done[current] = true; swapcontext(&contexts[current], &scheduler); }
 
-static void run_block(int threads) {
-  std::fill((float*)shared_memory, (float*)shared_memory + sizeof(shared_memory) / 4, std::numeric_limits<float>::quiet_NaN());
+// Whether the block kept to its shared memory and waited for all its copies.
+static bool run_block(int threads, int shared_bytes) {
+  unsigned* words = (unsigned*)shared_memory;
+  std::fill(words, words + SHARED_WORDS, UNTOUCHED);
+  copies.assign(threads, {});
   contexts.resize(threads); stacks.resize(threads); done.assign(threads, false); exchanged.resize(threads);
   block = Barrier{threads}; warps.assign(threads / 32, Barrier{32});
   for (int i = 0; i < threads; i++) {
@@ -65,13 +72,22 @@ static void run_block(int threads) {
       swapcontext(&scheduler, &contexts[i]);
     }
   }
+  const bool waited = std::all_of(copies.begin(), copies.end(), [](const std::vector<Copy>& left) { return left.empty(); });
+  return waited && std::all_of(words + shared_bytes / 4, words + SHARED_WORDS, [](unsigned word) { return word == UNTOUCHED; });
 }
-static void launch(void (*kernel)(const void*), const void* given, int x, int y, int z, int threads) {
+static int launch(void (*kernel)(const void*), const void* given, int x, int y, int z, int threads, int shared_bytes) {
   body = kernel; argument = given; gridDim = {x, y, z}; blockDim = {threads, 1, 1};
-  for (int k = 0; k < z; k++) for (int j = 0; j < y; j++) for (int i = 0; i < x; i++) { blockIdx = {i, j, k}; run_block(threads); }
+  int bad = 0;
+  for (int k = 0; k < z; k++) for (int j = 0; j < y; j++) for (int i = 0; i < x; i++) { blockIdx = {i, j, k}; bad += !run_block(threads, shared_bytes); }
+  return bad;
 }
 }  // namespace fibres
 
+inline void emulated_copy(float* to, const float* from, bool used) { fibres::copies[fibres::current].push_back({to, from, used}); }
+inline void emulated_wait() {
+  for (const fibres::Copy& copy : fibres::copies[fibres::current]) *copy.to = copy.used ? *copy.from : 0.0f;
+  fibres::copies[fibres::current].clear();
+}
 inline void __syncthreads() { fibres::wait(fibres::block); }
 inline float __shfl_xor_sync(unsigned, float x, int bit) {
   const int me = fibres::current;
@@ -104,6 +120,6 @@ inline bool __any_sync(unsigned, bool x) {
   return any != 0.0f;
 }
 #define EMULATED(kernel) \
-  extern "C" void run_##kernel(const Arguments* a, int x, int y, int z, int threads) { \
-    fibres::launch([](const void* given) { kernel(*(const Arguments*)given); }, a, x, y, z, threads); \
+  extern "C" int run_##kernel(const Arguments* a, int x, int y, int z, int threads, int shared_bytes) { \
+    return fibres::launch([](const void* given) { kernel(*(const Arguments*)given); }, a, x, y, z, threads, shared_bytes); \
   }

@@ -38,7 +38,8 @@ class EmulatedKernels:
 
     def launch(self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any) -> None:
         x, y, z = (*grid, 1, 1)[:3]
-        self._library[f"run_{kernel}"](ctypes.byref(argument), x, y, z, threads)
+        bad = self._library[f"run_{kernel}"](ctypes.byref(argument), x, y, z, threads, shared_bytes)
+        assert not bad, f"{bad} blocks of {kernel} wrote outside their shared memory, or left copies behind"
 
 
 def emulate(monkeypatch: pytest.MonkeyPatch) -> None:

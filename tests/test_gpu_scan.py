@@ -10,10 +10,13 @@ from torch.nn import functional as F
 
 from tapehead.kernels.ntm_scan import gpu, reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, tree_map
+from tapehead.kernels.ntm_scan.gpu_plan import FEW_THREADS, MOST_THREADS, Plan
 
 # Relative norm. Seen: 6e-7 at worst; float32 rounds at 6e-8, and a step has some fifty roundings in a row.
 TOLERANCE = 5e-6
 SMALL = dict(input_size=3, output_size=2, controller_size=6, memory_width=5)
+
+WIDE = ScanSpec(**SMALL | {"controller_size": 64, "output_size": 9, "memory_width": 3}, read_heads=5, write_heads=4)
 
 # specification, slots of the tape, whether lengths and slots are ragged, bytes of shared memory
 CASES: dict[str, tuple[ScanSpec, int, bool, int]] = {
@@ -34,7 +37,21 @@ CASES: dict[str, tuple[ScanSpec, int, bool, int]] = {
     ),
     "one slot": (ScanSpec(**SMALL), 1, False, 232448),
     "several slots a thread": (ScanSpec(**SMALL), 600, True, 232448),
+    "many threads": (ScanSpec(**SMALL | {"memory_width": 21}), 256, True, 232448),
+    "weights in registers and shared": (WIDE, 8, False, 232448),
+    "weights in registers, shared and streamed": (WIDE, 8, True, 80000),
 }  # fmt: skip
+
+
+def test_the_cases_have_every_layout_of_the_presets() -> None:
+    """So that a change of plan does not take a path away from the tests."""
+    plans = [Plan(spec, tape, limit) for spec, tape, _, limit in CASES.values()]
+    assert {plan.threads for plan in plans} == {FEW_THREADS, MOST_THREADS}
+    products = [(plan, product) for plan in plans for backward in (False, True) for product in plan.products(backward)]
+    assert any(0 < p.in_registers <= p.in_shared and not p.streamed for _, p in products)
+    assert any(p.in_registers and p.in_shared and p.streamed for _, p in products)
+    assert any(plan.slots_per_thread > 1 for plan in plans)
+    assert any(plan.spec.output_size > 8 for plan in plans)
 
 
 @pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -142,6 +159,23 @@ def test_extreme_strengths_take_the_slow_softmax(
     y, f, _ = gpu.forward(spec, p, x, lengths.to(device), slots.to(device), s, False)
     assert float((y.cpu().double() - exact).norm()) < 4 * float(yardstick)
     torch.testing.assert_close(f.read_weightings.sum(-1).cpu(), torch.ones(seeds, 1, 1), atol=1e-5, rtol=0)
+
+
+def test_more_steps_than_warps_of_the_output_layer(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, steps = ScanSpec(**SMALL | {"controller_size": 2, "memory_width": 2}), 35
+    assert steps > gpu.OUTPUT_THREADS // 32
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    drawn = draw(spec, 1, steps, 1, 4)
+    lengths, slots = torch.tensor([[steps - 1]], device=device), torch.tensor([[4]], device=device)
+    parameters, inputs, state = (tree_map(lambda part: part.to(device), value) for value in drawn)
+    wanted, _, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
+    p, x, s = (tree_map(lambda part: part.float(), value) for value in (parameters, inputs, state))
+    y, _, _ = gpu.forward(spec, p, x, lengths, slots, s, False)
+    assert_close(y, wanted, "outputs")
+    targets, mask = torch.ones_like(y), torch.ones(1, steps, 1, device=device)
+    costs, _, _ = gpu.loss_and_gradient(spec, p, x, targets, mask, lengths, slots, s, state_gradient=False)
+    all_of_it = F.binary_cross_entropy_with_logits(wanted, targets.double(), reduction="sum")
+    assert_close(costs, all_of_it.reshape(1, 1), "cost")
 
 
 def test_nan_reaches_cost_and_gradient(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,12 +157,14 @@ __device__ __forceinline__ void copy_or_zero(float* to, const float* from, bool 
   const unsigned target = (unsigned)__cvta_generic_to_shared(to);
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(from), "r"(used ? 4 : 0) : "memory");
 #else
-  *to = used ? *from : 0.0f;
+  emulated_copy(to, from, used);
 #endif
 }
 __device__ __forceinline__ void wait_for_copies() {
 #ifdef __CUDA_ARCH__
   asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+  emulated_wait();
 #endif
 }
 
