@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import tapehead
+from tapehead import equations
 from tapehead.models.ntm import NTM
 from tapehead.pictures import style
 from tapehead.tasks import Batch
@@ -31,14 +32,16 @@ def load() -> tuple[NTM, Batch]:
 
 
 @torch.no_grad()
-def cost(machine: NTM, batch: Batch, crossing_off: bool) -> float:
-    """Mean bits per sequence; without crossing off, the tape is put back after every step of the answer."""
+def cost(machine: NTM, batch: Batch, without: int | None = None) -> float:
+    """Mean bits per sequence; while it answers, what the write head `without` wrote is not there at the next step."""
     outputs, state = [], None
+    others = [head for head in range(machine.config.num_heads) if head != without]
     for t, x in enumerate(batch.inputs):
-        y, after = machine(x.unsqueeze(0), state)
-        if t >= ANSWER and not crossing_off:
+        y, after, trace = machine(x.unsqueeze(0), state, return_trace=True)
+        if t >= ANSWER and without is not None:
             assert state is not None
-            after = after._replace(memory=state.memory)
+            where, erase, add = (part[0][:, others] for part in (trace.write.weightings, trace.erase, trace.add))
+            after = after._replace(memory=equations.add(equations.erase(state.memory, where, erase), where, add))
         outputs.append(y)
         state = after
     return float(tapehead.bits_per_sequence(torch.cat(outputs), batch.targets, batch.mask).mean())
@@ -89,8 +92,9 @@ def main() -> None:
         _, _, trace = machine(batch.inputs, return_trace=True)
     reads, writes = (heads.weightings.argmax(dim=-1) for heads in (trace.read, trace.write))
     print("\n".join(says(reads, writes, batch.inputs[:ITEMS, :, PRIORITY])))
-    for crossing_off, words in ((True, "as it is"), (False, "if nothing it writes while it answers stays")):
-        print(f"{cost(machine, batch, crossing_off):.1f} bits per sequence {words}")
+    print(f"{cost(machine, batch):.1f} bits per sequence as it is; if what one head writes while it answers is undone:")
+    for head in range(machine.config.num_heads):
+        print(f"    head {head + 1}: {cost(machine, batch, without=head):.1f}")
     svg, png = style.save(draw(batch, trace), Path(__file__).with_name("images"), "sorting")
     svg.unlink()  # images of heads
     print(png)

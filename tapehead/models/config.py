@@ -56,7 +56,7 @@ class NTMConfig:
     initial_memory_value: float = 1e-6
     """Collier and Beel (2018) found a small constant to be the most reliable start."""
     initial_memory_scale: float = 0.1
-    """Of the random pattern. At 1 it is as large as what a machine writes, and outlasts it."""
+    """Of the random pattern; what a machine adds to it is of size 1 under `add_activation` tanh."""
     initial_weightings: InitialWeightings = "first"
     """first: all heads on slot 0; spread: head h on slot h; uniform: everywhere (identical rows then never
     differentiate); learned: softmax of -rate * slot, one learned rate per head, so that it fits any tape."""
