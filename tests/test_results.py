@@ -1,0 +1,25 @@
+"""The records in docs/results: of recipes as they are now, and the page made of them."""
+
+from pathlib import Path
+
+import pytest
+
+from tapehead.lab import records
+from tapehead.lab.tables import readme
+from tapehead.paper.presets import preset
+from tapehead.training.config import RunConfig
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+RECORDS = sorted(RESULTS.glob("*.json"))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_a_record_is_of_its_recipe_as_it_is_now(path):
+    """But for the number of episodes, which the page shows. A recipe that changes needs a new confirmation."""
+    config = RunConfig.from_dict(records.read(path)["config"])
+    row, _, recipe = config.preset.partition("/")
+    assert config.hash == preset(row, recipe, seeds=config.seeds, episodes=config.episodes).hash
+
+
+def test_the_page_is_made_of_its_records():
+    assert (RESULTS / "README.md").read_text() == readme([records.read(path) for path in RECORDS])
