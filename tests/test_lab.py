@@ -19,6 +19,7 @@ from tapehead.evaluation.summaries import quartiles, wilson
 from tapehead.lab import records
 from tapehead.lab.blocks import Block, blocks_of, curve_of, mean_bits, worst_after
 from tapehead.lab.claims import CLAIMS, Criterion, Point, claim_of
+from tapehead.lab.costs import draw_costs
 from tapehead.lab.summary import seconds_per_episode, summarise
 from tapehead.lab.tables import describe, readme
 from tapehead.models import make_model
@@ -250,6 +251,23 @@ def test_a_summary_where_nothing_worked():
     assert describe(made_up([None], [3.0])).startswith("made-up/sure, seed 10: 0 of 1 (0-79 %) solved\n")
 
 
+def test_the_picture_has_a_dot_for_every_machine(tmp_path):
+    first = made_up([400, 600, None], [0.5, 1e-9, None]) | {"row": "copy-ntm-lstm"}
+    second = made_up([None], [8.0]) | {"row": "copy-lstm", "recipe": "paper"}
+    figure = draw_costs([first, second])
+    words = [text.get_text() for text in figure.texts]
+    for said in ("Copy: NTM, LSTM", "2 of 3", "Copy: LSTM (paper, 1,000)", "0 of 1", "Length 9"):
+        assert said in words
+    axes = figure.axes[0]
+    dots = [dot for strip in axes.collections for dot in strip.get_offsets().tolist()]
+    assert [bits for bits, _ in dots] == [0.5, 1e-5, 1e4, 8.0]  # what lies outside is at the edge
+    assert [round(y) for _, y in dots] == [0, 0, 0, 1]
+    assert draw_costs([]).axes  # an empty folder has a picture too
+    path = records.write(first, tmp_path)
+    assert {file.name for file in path.parent.iterdir()} == {"made-up.json", "README.md", "costs.png", "costs.svg"}
+    assert "(costs.png)" in (tmp_path / "README.md").read_text()
+
+
 def test_the_page_is_computed_from_the_machines():
     record = made_up([400, 600, None], [0.5, 0.25, 8.0])
     page = readme([record | {"summary": {"solved": "all of them"}}])
@@ -299,7 +317,12 @@ def test_confirm_writes_one_record(confirmed):
     ]
     assert record["summary"] == summarise(record)
     assert str(confirmed) not in json.dumps(record)  # no paths
-    assert {path.name for path in (confirmed / "out").iterdir()} == {f"{ROW}.json", "README.md"}
+    assert {path.name for path in (confirmed / "out").iterdir()} == {
+        f"{ROW}.json",
+        "README.md",
+        "costs.png",
+        "costs.svg",
+    }
 
 
 def test_the_record_of_each_machine(confirmed):

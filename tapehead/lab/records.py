@@ -1,12 +1,14 @@
-"""The folder of results: one record for each row, and a README with the table of all of them."""
+"""The folder of results: one record for each row, and a README with a picture and tables of all of them."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 from tapehead.lab.confirmation import KIND
+from tapehead.lab.costs import draw_costs
 from tapehead.lab.summary import summarise
-from tapehead.lab.tables import readme
+from tapehead.lab.tables import PICTURE, readme
+from tapehead.pictures import style
 from tapehead.training.checkpoint import replace_durably
 
 
@@ -21,8 +23,9 @@ def write(record: dict[str, Any], folder: Path) -> Path:
 
 
 def write_readme(folder: Path) -> None:
-    """Make the README of a folder of results again."""
+    """Make the README of a folder of results again, and its picture."""
     records = [record for path in sorted(folder.glob("*.json")) if (record := _parse(path)).get("kind") == KIND]
+    style.save(draw_costs(records), folder, PICTURE)
     replace_durably(folder / "README.md", readme(records).encode())
 
 

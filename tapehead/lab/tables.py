@@ -11,6 +11,11 @@ from 1000 on are for this page; recipes are tuned on seeds below, and a row of t
 makes a record and this page; nothing here is typed by hand. Fractions come with Wilson's 95 % interval.
 """
 
+PICTURE = "costs"
+COSTS = f"""
+![The cost of every machine at what was asked of it]({PICTURE}.png)
+"""
+
 LEARNING = """
 ## Learning
 
@@ -51,7 +56,7 @@ def readme(records: list[dict[str, Any]]) -> str:
         for record, summary in parts
         for part in summary["points"]
     ]
-    return TOP + LEARNING + _table(learning) + CRITERIA + _table(criteria) + BEYOND + _table(beyond)
+    return TOP + COSTS + LEARNING + _table(learning) + CRITERIA + _table(criteria) + BEYOND + _table(beyond)
 
 
 def _table(rows: list[dict[str, str]]) -> str:
