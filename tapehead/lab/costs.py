@@ -9,8 +9,11 @@ from matplotlib.figure import Figure
 from tapehead.pictures import page, style
 
 LEAST, MOST = 1e-5, 1e4  # bits; what lies outside is drawn at the edge
-STRIP, LEFT, RIGHT = 0.27, 3.8, 0.85  # inches
+STRIP, LEFT, RIGHT, TOP = 0.27, 3.8, 0.85, 0.95  # inches
 MACHINES = {"ntm-feedforward": "NTM, feedforward", "ntm-lstm": "NTM, LSTM", "lstm": "LSTM"}
+
+DOTS = "A dot is a machine, blue if it meets what is asked (the tick; without one, no wrong bit), otherwise orange."
+BRACKETS = "In brackets the recipe and its training sequences, where it is not `sure`."
 
 
 @style.look()
@@ -18,27 +21,24 @@ def draw_costs(records: list[dict[str, Any]]) -> Figure:
     strips = [(record, c) for record in records for c in range(len(record["criteria"]))]
     rows = max(1, len(strips))
     height = STRIP * rows
-    figure = Figure(figsize=(style.WIDTH, height + 1.45))
-    axes = page.axes(figure, LEFT, 0.8, style.WIDTH - LEFT - RIGHT, height)
+    figure = Figure(figsize=(style.WIDTH, height + TOP + 0.65))
+    axes = page.axes(figure, LEFT, TOP, style.WIDTH - LEFT - RIGHT, height)
     axes.set(xscale="log", xlim=(LEAST / 2, MOST * 2), ylim=(rows - 0.5, -0.5), yticks=[])
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", color=style.UNSCORED, linewidth=0.6)
     axes.set_axisbelow(True)
     for y, (record, c) in enumerate(strips):
         _strip(axes, y, record, c)
-        top = 0.8 + STRIP * (y + 0.5)
+        top = TOP + STRIP * (y + 0.5)
         if c == 0:
             page.text(figure, 0.15, top, _name(record), fontsize=8.5)
         page.text(figure, LEFT - 0.1, top, _places(record["criteria"][c]), fontsize=8, color=style.FAINT, ha="right")
         met = sum(machine["met"][c] for machine in record["machines"])
         page.text(figure, style.WIDTH - RIGHT + 0.1, top, f"{met} of {len(record['machines'])}", fontsize=8.5)
     page.text(figure, 0.15, 0.3, "Every machine of every confirmation", fontsize=12)
-    words = (
-        "a dot is a machine, blue if it meets what is asked (the tick; without one, no wrong bit), otherwise orange;"
-    )
-    words += " in brackets the recipe and its training sequences, if not `sure`"
-    page.text(figure, 0.15, 0.55, words, fontsize=7.5, color=style.FAINT)
-    axes.set_xlabel("Mean cost per sequence in bits (N-grams: over the best possible; of several sizes the worst)")
+    for down, words in ((0.53, DOTS), (0.71, BRACKETS)):
+        page.text(figure, 0.15, down, words, fontsize=8.5, color=style.FAINT)
+    axes.set_xlabel("Bits per sequence (N-grams: over the best possible; of several sizes the worst)")
     return figure
 
 
