@@ -62,8 +62,9 @@ class Population:
         The update refuses costs and gradients that are not finite, but a finite one can overflow, and memory can fail.
         """
         tensors = self.working.tensors(self.rule).values()
-        finite = torch.stack([torch.isfinite(tensor).reshape(len(tensor), -1).all(dim=1) for tensor in tensors])
-        broken = ~finite.all(dim=0)
+        # no sum of finite float32 overflows a float64, and no infinity or NaN leaves it finite
+        sums = torch.stack([tensor.reshape(len(tensor), -1).sum(dim=1, dtype=torch.float64) for tensor in tensors])
+        broken = ~torch.isfinite(sums.sum(dim=0))
         if bool(broken.any()):
             rows = broken.nonzero().squeeze(-1)
             self.working.put(self.rule, rows, before.select(self.rule, rows))
