@@ -56,7 +56,7 @@ def draw(pulses: Tensor, write: Tensor, read: Tensor) -> Figure:
         axis.yaxis.set_major_locator(MaxNLocator(integer=True))
         for step in range(ANSWER, STEPS, LENGTH):
             axis.axvline(step, color=style.ORANGE, linewidth=0.8)
-    heads[-1].set_xlabel("time step; a repeat begins at each orange line")
+    heads[-1].set_xlabel("time step; a repeat begins at each orange line, the end marker at the last")
     return figure
 
 
