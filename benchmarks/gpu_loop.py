@@ -1,0 +1,125 @@
+"""The whole training loop on a GPU, kernel by kernel, and how long 132 machines take to learn to copy.
+
+    python benchmarks/gpu_loop.py --out benchmarks/results/DATE-gpu-loop.json
+
+Copy at length 20, LSTM controller of 100, 128 x 20 memory, Graves' RMSProp, elementwise clipping. Times of updates are
+medians of rounds with least and most; those of kernels are means from a profile of one more round, which is not timed.
+`tapehead bench --device cuda` has the table beside torch's LSTM; this says where the time goes.
+"""
+
+import argparse
+import datetime
+import json
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+import tapehead
+from tapehead.paper.presets import preset
+from tapehead.training.loop import Trainer
+
+SHAPES = ((132, 1), (1, 1), (1, 4096))  # seeds, batch
+ENDLESS = 10**9
+OWN = ("ntm_", "update_")  # what our kernels' names begin with
+
+
+def trainer_of(seeds: int, batch: int, device: str) -> Trainer:
+    options = {"length": 20, "paper_channels": False}
+    config = preset(
+        "copy-ntm-lstm", "paper", seeds=tuple(range(seeds)), batch_size=batch, device=device, task_options=options,
+        early_stop=False, episodes=ENDLESS,
+    )  # fmt: skip
+    return Trainer(config)
+
+
+def wait(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+
+
+def timed(trainer: Trainer, blocks: int, updates: int, device: str) -> float:
+    """Seconds of one update, over so many blocks of so many."""
+    wait(device)
+    begin = time.perf_counter()
+    for _ in range(blocks):
+        trainer.block(updates)
+    wait(device)
+    return (time.perf_counter() - begin) / (blocks * updates)
+
+
+def kernels(trainer: Trainer, updates: int, device: str) -> dict[str, float]:
+    """Mean microseconds of our kernels, by name."""
+    with profile(activities=[ProfilerActivity.CUDA if device.startswith("cuda") else ProfilerActivity.CPU]) as seen:
+        trainer.block(updates)
+        wait(device)
+    mine = [event for event in seen.key_averages() if event.key.startswith(OWN)]
+    return {event.key: round(event.device_time_total / event.count, 1) for event in mine}
+
+
+def measure(seeds: int, batch: int, rounds: int, device: str) -> dict[str, Any]:
+    trainer, updates, blocks = trainer_of(seeds, batch, device), 100 if batch == 1 else 10, 10
+    for _ in range(3):  # compiles, captures, and fills the stock
+        trainer.block(updates)
+    times = [1e6 * timed(trainer, blocks, updates, device) for _ in range(rounds)]
+    median = statistics.median(times)
+    return {
+        "seeds": seeds,
+        "batch": batch,
+        "update_us": {"median": round(median, 1), "least": round(min(times), 1), "most": round(max(times), 1)},
+        "episodes_per_second": round(seeds * batch / median * 1e6),
+        "kernels_us": kernels(trainer, updates, device),
+    }
+
+
+def learn(seeds: int, device: str) -> dict[str, Any]:
+    """The recipe of `tapehead train copy` until all are solved or its end: updates and seconds by number solved."""
+    config = preset("copy-ntm-lstm", seeds=tuple(range(seeds)), device=device)
+    warm = Trainer(config)
+    for _ in range(2):
+        warm.block()
+    trainer, solved = Trainer(config), 0
+    marks: list[dict[str, Any]] = []
+    wait(device)
+    begin = time.perf_counter()
+    while not trainer.finished and solved < seeds:
+        trainer.block()
+        now = int((trainer.population.solved_at >= 0).sum())
+        if now > solved:
+            seconds = round(time.perf_counter() - begin, 2)
+            marks.append({"solved": now, "updates": trainer.updates, "seconds": seconds})
+            solved = now
+    return {"recipe": config.preset, "seeds": seeds, "marks": marks}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    record: dict[str, Any] = {
+        "what": "copy at length 20: whole updates, and our kernels in them; copy learned by many seeds",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "tapehead": tapehead.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.machine(),
+        "rows": [],
+    }
+    for seeds, batch in SHAPES:
+        row = measure(seeds, batch, options.rounds, options.device)
+        record["rows"].append(row)
+        print(json.dumps(row), flush=True)
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    record["learning"] = learn(132, options.device)
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    print(json.dumps(record["learning"]["marks"][-1:]))
+
+
+if __name__ == "__main__":
+    main()
