@@ -46,7 +46,7 @@ def test_lower_orders(lowest):
     def share(where):  # of ones that follow
         return (bits[2:] & where).sum(0) / where.sum(0).clamp(min=1)
 
-    enough = torch.stack([(one & two).sum(0), (one & ~two).sum(0), (~one & two).sum(0), (~one & ~two).sum(0)]) > 200
+    enough = torch.stack([(one & two).sum(0), (one & ~two).sum(0), (~one & two).sum(0)]) > 200
     by_second = (share(one & two) - share(one & ~two)).abs()[enough[:2].all(0)]
     by_first = (share(one & two) - share(~one & two)).abs()[(enough[0] & enough[2])]
     noise = 4 * (2 * 0.25 / 200) ** 0.5

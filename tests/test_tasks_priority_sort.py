@@ -32,7 +32,7 @@ def oracle(inputs, width, outputs):
         ({"width": 3}, {"items": (8, 12), "outputs": (1, 8)}),
         ({}, {"items": 30, "outputs": 24}),
         ({"items": 1, "outputs": 1}, {}),
-        ({"items": (2, 20), "density": (0.1, 0.9)}, {}),
+        ({"items": (2, 20)}, {}),
     ],
 )
 def test_oracle(options, sizes):
@@ -53,7 +53,7 @@ def test_ties_keep_their_order(monkeypatch):
 def test_addressing():
     check_addressing(make_task("priority-sort"))
     check_addressing(make_task("priority-sort"), items=(8, 12), outputs=(1, 8))
-    check_addressing(make_task("priority-sort", items=(2, 20), density=(0.0, 1.0)))
+    check_addressing(make_task("priority-sort", items=(2, 20)))
 
 
 def test_distribution():
@@ -89,13 +89,3 @@ def test_a_row_is_never_asked_for_more_than_it_shows():
     check_uniform(shown, 2, 20)
     assert torch.equal(asked, shown.clamp(max=16))
     assert task.chance_bits == pytest.approx(8 * sum(min(shown, 16) for shown in range(2, 21)) / 19)
-
-
-def test_density():
-    shares = (
-        make_task("priority-sort", density=(0.0, 1.0)).sample(stream(1, "t", 0), batch_size=1000).inputs[:20, :, :8]
-    )
-    # uniform shares: variance 1/12 and a little from 160 draws each; fair bits would have 1/640
-    assert float(shares.mean(dim=(0, 2)).var()) == pytest.approx(1 / 12, abs=0.015)
-    with pytest.raises(ValueError, match="density"):
-        make_task("priority-sort", density=(0.7, 0.2))

@@ -26,15 +26,12 @@ import torch
 
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
-    FAIR,
     Batch,
-    Density,
     Range,
     Size,
     Task,
     at_least,
     clock,
-    is_mixture,
     random_vectors,
     row_sizes,
     take_vectors,
@@ -46,14 +43,12 @@ from tapehead.tasks.task import (
 class PrioritySort(Task):
     """The priority sort task.
 
-    items: vectors shown. outputs: vectors asked for, no more than a row shows. width: bits in a vector. Not in the
-    paper, and meant for curricula: density, a range from which each row draws the share of ones among its bits.
+    items: vectors shown. outputs: vectors asked for, no more than a row shows. width: bits in a vector.
     """
 
     items: Size = 20
     outputs: Size = 16
     width: int = 8
-    density: Density = FAIR
 
     name: ClassVar[str] = "priority-sort"
     limits: ClassVar[Mapping[str, int]] = {"items": 1, "outputs": 1}
@@ -62,7 +57,6 @@ class PrioritySort(Task):
 
     def __post_init__(self) -> None:
         at_least("width", self.width, 1)
-        is_mixture(self.density, 0.0)
         super().__post_init__()
 
     def _check_ranges(self, ranges: Mapping[str, Range]) -> None:
@@ -88,7 +82,7 @@ class PrioritySort(Task):
         items = row_sizes(draws, rows, sizes["items"]).unsqueeze(-2)  # [*lead, 1, B]
         outputs = row_sizes(draws, rows, sizes["outputs"]).unsqueeze(-2).minimum(items)
         most = int(items.max())
-        vectors = random_vectors(draws, rows, most, self.width, self.density)
+        vectors = random_vectors(draws, rows, most, self.width)
         priorities = draws.uniform(rows, most, precision=24).transpose(-1, -2) * 2 - 1  # [*lead, N, B]
 
         end = items + 1 + outputs
