@@ -11,7 +11,6 @@ import argparse
 import datetime
 import json
 import platform
-import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -20,60 +19,30 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import tapehead
+from tapehead.bench.measure import Subject, ntm_subject, synchronise
 from tapehead.paper.presets import preset
+from tapehead.training.config import BLOCK
 from tapehead.training.loop import Trainer
 
-SHAPES = ((132, 1), (1, 1), (1, 4096))  # seeds, batch
-ENDLESS = 10**9
+SHAPES = ((132, 1, 10 * BLOCK), (1, 1, 10 * BLOCK), (1, 4096, BLOCK))  # seeds, batch, updates of a round
 OWN = ("ntm_", "update_")  # what our kernels' names begin with
 
 
-def trainer_of(seeds: int, batch: int, device: str) -> Trainer:
-    options = {"length": 20, "paper_channels": False}
-    config = preset(
-        "copy-ntm-lstm", "paper", seeds=tuple(range(seeds)), batch_size=batch, device=device, task_options=options,
-        early_stop=False, episodes=ENDLESS,
-    )  # fmt: skip
-    return Trainer(config)
-
-
-def wait(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
-
-
-def timed(trainer: Trainer, blocks: int, updates: int, device: str) -> float:
-    """Seconds of one update, over so many blocks of so many."""
-    wait(device)
-    begin = time.perf_counter()
-    for _ in range(blocks):
-        trainer.block(updates)
-    wait(device)
-    return (time.perf_counter() - begin) / (blocks * updates)
-
-
-def kernels(trainer: Trainer, updates: int, device: str) -> dict[str, float]:
-    """Mean microseconds of our kernels, by name."""
-    with profile(activities=[ProfilerActivity.CUDA if device.startswith("cuda") else ProfilerActivity.CPU]) as seen:
-        trainer.block(updates)
-        wait(device)
+def kernels(subject: Subject) -> dict[str, float]:
+    """Mean microseconds of our kernels in one more round, by name."""
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        subject.run()
+        synchronise()
     mine = [event for event in seen.key_averages() if event.key.startswith(OWN)]
     return {event.key: round(event.device_time_total / event.count, 1) for event in mine}
 
 
-def measure(seeds: int, batch: int, rounds: int, device: str) -> dict[str, Any]:
-    trainer, updates, blocks = trainer_of(seeds, batch, device), 100 if batch == 1 else 10, 10
-    for _ in range(3):  # compiles, captures, and fills the stock
-        trainer.block(updates)
-    times = [1e6 * timed(trainer, blocks, updates, device) for _ in range(rounds)]
-    median = statistics.median(times)
-    return {
-        "seeds": seeds,
-        "batch": batch,
-        "update_us": {"median": round(median, 1), "least": round(min(times), 1), "most": round(max(times), 1)},
-        "episodes_per_second": round(seeds * batch / median * 1e6),
-        "kernels_us": kernels(trainer, updates, device),
-    }
+def measure(seeds: int, batch: int, updates: int, rounds: int, device: str) -> dict[str, Any]:
+    subject = ntm_subject("auto", "lstm", batch, 1, seeds=seeds, device=device, updates=updates)
+    subject.run()  # compiles, captures, and fills the stock
+    for _ in range(rounds):
+        subject.round()
+    return subject.row().to_dict() | {"kernels_us": kernels(subject)}
 
 
 def learn(seeds: int, device: str) -> dict[str, Any]:
@@ -84,7 +53,7 @@ def learn(seeds: int, device: str) -> dict[str, Any]:
         warm.block()
     trainer, solved = Trainer(config), 0
     marks: list[dict[str, Any]] = []
-    wait(device)
+    synchronise()
     begin = time.perf_counter()
     while not trainer.finished and solved < seeds:
         trainer.block()
@@ -111,8 +80,8 @@ def main() -> None:
         "device": torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.machine(),
         "rows": [],
     }
-    for seeds, batch in SHAPES:
-        row = measure(seeds, batch, options.rounds, options.device)
+    for seeds, batch, updates in SHAPES:
+        row = measure(seeds, batch, updates, options.rounds, options.device)
         record["rows"].append(row)
         print(json.dumps(row), flush=True)
         options.out.write_text(json.dumps(record, indent=1) + "\n")
