@@ -265,7 +265,7 @@ def test_the_picture_has_a_dot_for_every_machine(tmp_path):
     assert draw_costs([]).axes  # an empty folder has a picture too
     path = records.write(first, tmp_path)
     assert {file.name for file in path.parent.iterdir()} == {"made-up.json", "README.md", "costs.png", "costs.svg"}
-    assert "(costs.png)" in (tmp_path / "README.md").read_text()
+    assert "(costs.svg)" in (tmp_path / "README.md").read_text()
 
 
 def test_the_page_is_computed_from_the_machines():

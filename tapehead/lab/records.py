@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tapehead.lab.confirmation import KIND
-from tapehead.lab.costs import draw_costs
 from tapehead.lab.summary import summarise
 from tapehead.lab.tables import PICTURE, readme
-from tapehead.pictures import style
 from tapehead.training.checkpoint import replace_durably
 
 
@@ -24,6 +22,9 @@ def write(record: dict[str, Any], folder: Path) -> Path:
 
 def write_readme(folder: Path) -> None:
     """Make the README of a folder of results again, and its picture."""
+    from tapehead.lab.costs import draw_costs  # here, because matplotlib is slow to load and reading needs none
+    from tapehead.pictures import style
+
     records = [record for path in sorted(folder.glob("*.json")) if (record := _parse(path)).get("kind") == KIND]
     style.save(draw_costs(records), folder, PICTURE)
     replace_durably(folder / "README.md", readme(records).encode())

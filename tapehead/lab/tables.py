@@ -13,7 +13,7 @@ makes a record and this page; nothing here is typed by hand. Fractions come with
 
 PICTURE = "costs"
 COSTS = f"""
-![The cost of every machine at what was asked of it]({PICTURE}.png)
+![The cost of every machine at what was asked of it]({PICTURE}.svg)
 """
 
 LEARNING = """
