@@ -1,5 +1,6 @@
 """Tests marked `gpu` need a CUDA device, and are skipped where there is none."""
 
+import cuda_on_cpu
 import pytest
 import torch
 
@@ -10,6 +11,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request, monkeypatch):
+    """Where the GPU's kernels run: thread by thread on the CPU, or on a GPU."""
+    if request.param == "cpu":
+        cuda_on_cpu.emulate(monkeypatch)
+    return torch.device(request.param)
 
 
 @pytest.fixture(scope="module")

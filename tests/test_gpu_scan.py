@@ -2,7 +2,6 @@
 where there is one. The GPU's own, longer gate is benchmarks/gpu_check.py.
 """
 
-import cuda_on_cpu
 import pytest
 import torch
 from torch import Tensor
@@ -47,20 +46,11 @@ def test_the_cases_have_every_layout_of_the_presets() -> None:
     """So that a change of plan does not take a path away from the tests."""
     plans = [Plan(spec, tape, limit) for spec, tape, _, limit in CASES.values()]
     assert {plan.threads for plan in plans} == {FEW_THREADS, MOST_THREADS}
-    products = [(plan, product) for plan in plans for backward in (False, True) for product in plan.products(backward)]
-    assert any(0 < p.in_registers <= p.in_shared and not p.streamed for _, p in products)
-    assert any(p.in_registers and p.in_shared and p.streamed for _, p in products)
+    products = [product for plan in plans for backward in (False, True) for product in plan.products(backward)]
+    assert any(0 < p.in_registers <= p.in_shared and not p.streamed for p in products)
+    assert any(p.in_registers and p.in_shared and p.streamed for p in products)
     assert any(plan.slots_per_thread > 1 for plan in plans)
     assert any(plan.spec.output_size > 8 for plan in plans)
-
-
-@pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    if request.param == "cpu":
-        cuda_on_cpu.emulate(monkeypatch)
-    elif not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return torch.device(request.param)
 
 
 def normal(rng: torch.Generator, *shape: int) -> Tensor:

@@ -1,6 +1,5 @@
 """The GPU's optimiser step against the reference's: on the CPU, thread by thread, and on a GPU where there is one."""
 
-import cuda_on_cpu
 import pytest
 import torch
 
@@ -12,20 +11,11 @@ def test_source_has_the_constants() -> None:
     assert "constexpr float GRAVES_DECAY = 0.95f;" in gpu.source()
 
 
-@pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "cpu":
-        cuda_on_cpu.emulate(monkeypatch)
-    elif not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return str(request.param)
-
-
 @pytest.mark.parametrize(("size", "average"), [(33_000, 0.9), (33_001, 0.0)])  # several rounds of a block's threads
 @pytest.mark.parametrize("optimiser", ["graves", "adam"])
 @pytest.mark.parametrize("clip", ["none", "elementwise", "norm"])
 def test_agrees_with_the_reference_and_skips_what_is_not_finite(
-    optimiser: Optimiser, clip: Clip, size: int, average: float, device: str
+    optimiser: Optimiser, clip: Clip, size: int, average: float, device: torch.device
 ) -> None:
     rule = UpdateRule(optimiser, clip, clip_at=0.5, average=average)
     start = torch.randn(3, size, device=device)
@@ -41,4 +31,6 @@ def test_agrees_with_the_reference_and_skips_what_is_not_finite(
         assert torch.equal(skipped, wanted)
         assert skipped.tolist() == ([False, True, True] if step == 2 else [False] * 3)
     for name, tensor in ours.tensors(rule).items():
-        torch.testing.assert_close(tensor.double(), exact.tensors(rule)[name].double(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(
+            tensor.double(), exact.tensors(rule)[name].double(), rtol=3e-6, atol=1e-6
+        )  # seen: 4e-7 beyond 1e-6 of it
