@@ -71,13 +71,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("there is no CUDA device here, and nothing else to measure")
     record: dict[str, Any] = {
         "what": "copy at length 20: whole updates, and our kernels in them; copy learned by many seeds",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "tapehead": tapehead.__version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "device": torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.machine(),
+        "device": torch.cuda.get_device_name(),
         "rows": [],
     }
     for seeds, batch, updates in SHAPES:
