@@ -25,6 +25,8 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline float __logf(float x) { return std::log(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 template <class T> T __ldg(const T* p) { return *p; }
+template <class T> T __ldcs(const T* p) { return *p; }
+template <class T> void __stcs(T* p, T value) { *p = value; }
 inline float __int_as_float(int bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 
 namespace fibres {

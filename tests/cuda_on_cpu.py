@@ -19,7 +19,7 @@ SCAN = (
     "ntm_forward", "ntm_pack_forward", "ntm_outputs", "ntm_backward", "ntm_pack_backward",
     "ntm_gradient", "ntm_add_chunks", "ntm_input_gradient",
 )  # fmt: skip
-UPDATE = ("update_look", "update_apply", "update_count")
+UPDATE = ("update_look", "update_apply")
 _folder = tempfile.TemporaryDirectory(prefix="cuda-on-cpu-")
 
 

@@ -20,7 +20,7 @@ from tapehead.kernels.ntm_scan.contract import (
 )
 from tapehead.words import unknown
 
-InitialMemory = Literal["constant", "random", "learned"]
+InitialMemory = Literal["constant", "random", "addresses", "learned"]
 InitialWeightings = Literal["first", "spread", "uniform", "learned"]
 InitialReads = Literal["zeros", "learned", "memory"]
 InitialController = Literal["zeros", "learned"]
@@ -51,12 +51,13 @@ class NTMConfig:
     write_heads: int | None = None
     """Write heads if they differ from `num_heads`."""
     initial_memory: InitialMemory = "constant"
-    """constant: `initial_memory_value` everywhere; random: a fixed pattern of numbers within +-
-    `initial_memory_scale`, by which slots can be told apart; learned: one learned row for all slots."""
+    """constant: `initial_memory_value` everywhere; learned: one learned row for all slots. By the others slots can be
+    told apart. random: a fixed pattern of numbers within +- `initial_memory_scale`; addresses: every slot begins with
+    its own number in binary, the lowest digit first, as +- `initial_memory_scale`, and zeros behind it."""
     initial_memory_value: float = 1e-6
     """Collier and Beel (2018) found a small constant to be the most reliable start."""
     initial_memory_scale: float = 0.1
-    """Of the random pattern; what a machine adds to it is of size 1 under `add_activation` tanh."""
+    """Of the random pattern or the digits; what a machine adds is of size 1 under `add_activation` tanh."""
     initial_weightings: InitialWeightings = "first"
     """first: all heads on slot 0; spread: head h on slot h; uniform: everywhere (identical rows then never
     differentiate); learned: softmax of -rate * slot, one learned rate per head, so that it fits any tape."""
@@ -123,6 +124,12 @@ class NTMConfig:
             raise ValueError(f"write_gate is {self.write_gate!r}, but it must be True or False.")
         if self.interface_clip is not None and not self.interface_clip > 0:
             raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for none.")
+        digits = (self.memory_slots - 1).bit_length()
+        if self.initial_memory == "addresses" and digits > self.memory_width:
+            raise ValueError(
+                f"memory_width is {self.memory_width}, but the addresses of {self.memory_slots} slots have {digits} "
+                f"digits: give a width of at least {digits}."
+            )
         if self.shift == "scalar" and self.shift_range < 1:
             raise ValueError("shift_range is 0, but a scalar shift needs a range of at least 1.")
 

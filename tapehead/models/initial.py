@@ -75,14 +75,24 @@ def _memory(
         return torch.full(shape + size, config.initial_memory_value, device=device, dtype=dtype)
     if config.initial_memory == "learned":
         return learned["initial.memory"][:, None, None].expand(shape + size).contiguous()
-    pattern = _pattern(*size, device) * config.initial_memory_scale
+    pattern = (_addresses if config.initial_memory == "addresses" else _random)(*size, device)
+    pattern = pattern * config.initial_memory_scale
     return pattern.to(dtype).expand(shape + size).contiguous()
 
 
 @functools.lru_cache(maxsize=8)  # drawing it takes a copy from the host, which no CUDA graph may hold
-def _pattern(slots: int, width: int, device: torch.device) -> Tensor:
+def _random(slots: int, width: int, device: torch.device) -> Tensor:
     """The fixed random memory within +- 1, slot by slot the same whatever the tape's length; float64 [N, M]."""
     return 2 * stream(0, "initial memory", 0, device=device).uniform(slots, width) - 1
+
+
+def _addresses(slots: int, width: int, device: torch.device) -> Tensor:
+    """The number of each slot in binary, the lowest digit first, as +- 1, and zeros behind it; float64 [N, M]."""
+    digits = (slots - 1).bit_length()
+    places = torch.arange(digits, device=device)
+    pattern = torch.zeros(slots, width, dtype=torch.float64, device=device)
+    pattern[:, :digits] = 2.0 * ((torch.arange(slots, device=device).unsqueeze(-1) >> places) & 1) - 1
+    return pattern
 
 
 def _weightings(

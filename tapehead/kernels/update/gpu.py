@@ -17,7 +17,7 @@ from tapehead.kernels.update.contract import UpdateRule, UpdateState
 
 THREADS = 256
 SHARED = THREADS // 32 * 4
-PARTS = 32  # blocks that share a seed
+PART = 8 * THREADS  # values of a seed that one block takes
 CLIPS = {"none": 0, "elementwise": 1, "norm": 2}
 
 
@@ -26,9 +26,9 @@ class Arguments(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("parameters", "first", "second", "third", "average", "gradient")),
-        *((name, ctypes.c_void_p) for name in ("costs", "rate_tensor", "seen", "applied", "skipped")),
+        *((name, ctypes.c_void_p) for name in ("costs", "rate_tensor", "seen", "counts", "applied", "skipped")),
         ("size", ctypes.c_longlong),
-        *((name, ctypes.c_int) for name in ("seeds", "batch", "adam", "clip")),
+        *((name, ctypes.c_int) for name in ("seeds", "batch", "parts", "adam", "clip")),
         *((name, ctypes.c_float) for name in ("clip_at", "decay_of_average", "rate")),
     ]
 
@@ -43,7 +43,7 @@ def source() -> str:
         "ADAM_EPSILON": contract.ADAM_EPSILON,
     }
     lines = [f"constexpr float {name} = {value!r}f;" for name, value in numbers.items()]
-    lines.append(f"constexpr int THREADS = {THREADS}, PARTS = {PARTS};\n")
+    lines.append(f"constexpr int THREADS = {THREADS}, PART = {PART};\n")
     return "\n".join(lines) + Path(__file__).with_name("update.cu").read_text(encoding="utf-8")
 
 
@@ -62,7 +62,8 @@ def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor
         raise ValueError("the GPU update changes its state in place, and needs it contiguous.")
     seeds, size = parameters.shape
     gradient, costs = gradient.contiguous(), costs.contiguous()
-    seen = parameters.new_empty(seeds, PARTS)
+    parts = -(-size // PART)
+    seen, counts = parameters.new_empty(seeds, parts), torch.empty_like(state.applied)
     skipped = torch.empty(seeds, dtype=torch.bool, device=parameters.device)
     moments = [moment.data_ptr() for moment in state.moments] + [None]
     arguments = Arguments(
@@ -70,12 +71,13 @@ def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor
         average=None if state.average is None else state.average.data_ptr(),
         gradient=gradient.data_ptr(), costs=costs.data_ptr(),
         rate_tensor=rate.data_ptr() if isinstance(rate, Tensor) else None,
-        seen=seen.data_ptr(), applied=state.applied.data_ptr(), skipped=skipped.data_ptr(),
-        size=size, seeds=seeds, batch=costs.shape[1], adam=int(rule.optimiser == "adam"), clip=CLIPS[rule.clip],
-        clip_at=rule.clip_at, decay_of_average=rule.average, rate=0.0 if isinstance(rate, Tensor) else rate,
+        seen=seen.data_ptr(), counts=counts.data_ptr(), applied=state.applied.data_ptr(), skipped=skipped.data_ptr(),
+        size=size, seeds=seeds, batch=costs.shape[1], parts=parts,
+        adam=int(rule.optimiser == "adam"), clip=CLIPS[rule.clip], clip_at=rule.clip_at,
+        decay_of_average=rule.average, rate=0.0 if isinstance(rate, Tensor) else rate,
     )  # fmt: skip
     kernels = _kernels(parameters.device)
-    kernels.launch("update_look", (PARTS, seeds), THREADS, SHARED, arguments)
-    kernels.launch("update_apply", (PARTS, seeds), THREADS, 0, arguments)
-    kernels.launch("update_count", (-(-seeds // 256),), 256, 0, arguments)
+    kernels.launch("update_look", (parts, seeds), THREADS, SHARED, arguments)
+    # a seed that does not begin at 16 bytes: up to three values before its first part
+    kernels.launch("update_apply", (-(-(size + 3) // PART), seeds), THREADS, 0, arguments)
     return skipped

@@ -1,7 +1,8 @@
 // One optimiser step for S seeds: look at each seed's gradient, then apply it or leave the seed as it was.
 // gpu.py puts the optimiser's constants in front of this text; reference.py has the formulas.
 //
-// Grid of both kernels: PARTS blocks for each seed. The order of a norm's sum depends on P alone.
+// Grid of both kernels: blocks for the parts of PART values of a seed, and S. A part of the look begins at the seed's own
+// first value, so that the order of a norm's sum depends on P alone; a part of the step begins at a multiple of 16 bytes.
 
 constexpr int WARPS = THREADS / 32;
 
@@ -14,28 +15,22 @@ struct Arguments {
   const float* gradient;                                 // [S, P]
   const float* costs;                                    // [S, B]
   const float* rate_tensor;                              // null: `rate`
-  float* seen;                                           // [S, PARTS]: sums of squares, NaN where not finite
+  float* seen;                                           // [S, parts]: sums of squares, NaN where not finite
+  long long* counts;                                     // [S]: `applied` before this update
   long long* applied;                                    // [S]
   bool* skipped;                                         // [S]
   long long size;                                        // P
-  int seeds, batch, adam, clip;
+  int seeds, batch, parts, adam, clip;
   float clip_at, decay_of_average, rate;
 };
 
 __device__ __forceinline__ bool finite(float x) { return fabsf(x) <= 3.402823466e38f; }
 
-__device__ __forceinline__ void my_part(const Arguments& a, long long& begin, long long& end) {
-  const long long length = ((a.size + PARTS - 1) / PARTS + 3) / 4 * 4;
-  begin = min(blockIdx.x * length, a.size);
-  end = begin + length < a.size ? begin + length : a.size;
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS) update_look(const __grid_constant__ Arguments a) {
   float* sums = (float*)shared_memory;
   const int seed = blockIdx.y;
   const float* gradient = a.gradient + seed * a.size;
-  long long begin, end;
-  my_part(a, begin, end);
+  const long long begin = (long long)blockIdx.x * PART, end = min(begin + PART, a.size);
   float sum = 0;
   bool good = true;
   if (a.size % 4 == 0) {
@@ -53,14 +48,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_look(const __grid_c
       sum += g * g;
     }
   }
-  for (int b = blockIdx.x * THREADS + threadIdx.x; b < a.batch; b += PARTS * THREADS) good = good && finite(a.costs[seed * (long long)a.batch + b]);
+  for (int b = blockIdx.x * THREADS + threadIdx.x; b < a.batch; b += a.parts * THREADS) good = good && finite(a.costs[seed * (long long)a.batch + b]);
   for (int bit = 16; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, bit);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
   good = __syncthreads_and(good);
   if (threadIdx.x == 0) {
     float total = 0;
     for (int w = 0; w < WARPS; w++) total += sums[w];
-    a.seen[seed * PARTS + blockIdx.x] = good ? total : __int_as_float(0x7fffffff);
+    a.seen[seed * a.parts + blockIdx.x] = good ? total : __int_as_float(0x7fffffff);
+    if (blockIdx.x == 0) a.counts[seed] = a.applied[seed];
   }
 }
 
@@ -84,19 +80,59 @@ __device__ __forceinline__ void apply(const Step& s, float g, float& w, float& f
   average = s.decay_of_average * average + (1.0f - s.decay_of_average) * w;
 }
 
+// Four neighbouring values of everything. What no other kernel reads passes through the cache without staying there.
+struct Four {
+  float4 gradient, weight, first, second, third, average;
+
+  __device__ __forceinline__ void load(const Arguments& a, long long at) {
+    gradient = *(const float4*)(a.gradient + at);
+    weight = *(const float4*)(a.parameters + at);
+    first = __ldcs((const float4*)(a.first + at));
+    second = __ldcs((const float4*)(a.second + at));
+    if (a.third) third = __ldcs((const float4*)(a.third + at));
+    if (a.average) average = __ldcs((const float4*)(a.average + at));
+  }
+  __device__ __forceinline__ void step(const Step& s) {
+    apply(s, gradient.x, weight.x, first.x, second.x, third.x, average.x);
+    apply(s, gradient.y, weight.y, first.y, second.y, third.y, average.y);
+    apply(s, gradient.z, weight.z, first.z, second.z, third.z, average.z);
+    apply(s, gradient.w, weight.w, first.w, second.w, third.w, average.w);
+  }
+  __device__ __forceinline__ void store(const Arguments& a, long long at) const {
+    *(float4*)(a.parameters + at) = weight;
+    __stcs((float4*)(a.first + at), first);
+    __stcs((float4*)(a.second + at), second);
+    if (a.third) __stcs((float4*)(a.third + at), third);
+    if (a.average) __stcs((float4*)(a.average + at), average);
+  }
+};
+
 extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_constant__ Arguments a) {
+  constexpr int FOURS = PART / (4 * THREADS);
   const int seed = blockIdx.y;
+  const long long offset = seed * a.size, end = offset + a.size;
+  const long long mine = offset / 4 * 4 + (long long)blockIdx.x * PART + 4 * threadIdx.x;
+  Four fours[FOURS];
+#pragma unroll
+  for (int i = 0; i < FOURS; i++) {  // before it is known whether they are needed: so they are on their way meanwhile
+    const long long at = mine + 4 * THREADS * i;
+    if (at >= offset && at + 4 <= end) fours[i].load(a, at);
+  }
   float squares = 0;
   bool good = true;
-  for (int part = 0; part < PARTS; part++) {
-    const float sum = a.seen[seed * PARTS + part];
+#pragma unroll 8
+  for (int part = 0; part < a.parts; part++) {
+    const float sum = a.seen[seed * a.parts + part];
     good = good && sum == sum;
     squares += sum;
   }
   // a norm whose square overflows is not usable either
   if (a.clip == CLIP_NORM) good = good && finite(squares);
-  const long long count = a.applied[seed] + 1;
-  if (blockIdx.x == 0 && threadIdx.x == 0) a.skipped[seed] = !good;
+  const long long count = a.counts[seed] + 1;
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    a.skipped[seed] = !good;
+    if (good) a.applied[seed] = count;
+  }
   if (!good) return;
   const float rate = a.rate_tensor ? *a.rate_tensor : a.rate;
   const float scale = a.clip == CLIP_NORM ? a.clip_at / fmaxf(sqrtf(squares), a.clip_at) : 1.0f;
@@ -107,36 +143,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_
     unbias_second = 1.0f / (float)(1.0 - pow((double)ADAM_BETA_2, (double)count));
   }
   const Step step{scale, limit, rate, unbias_first, unbias_second, a.decay_of_average, a.adam != 0};
-  const long long offset = seed * a.size;
-  long long begin, end;
-  my_part(a, begin, end);
-  if (a.size % 4 == 0) {  // then every seed starts at a multiple of 16 bytes
-    for (long long i = begin + 4 * threadIdx.x; i < end; i += 4 * THREADS) {
-      const long long at = offset + i;
-      float4 g = *(const float4*)(a.gradient + at), w = *(const float4*)(a.parameters + at), zero = make_float4(0, 0, 0, 0);
-      float4 n = *(const float4*)(a.first + at), m = *(const float4*)(a.second + at);
-      float4 d = a.third ? *(const float4*)(a.third + at) : zero, mean = a.average ? *(const float4*)(a.average + at) : zero;
-      apply(step, g.x, w.x, n.x, m.x, d.x, mean.x);
-      apply(step, g.y, w.y, n.y, m.y, d.y, mean.y);
-      apply(step, g.z, w.z, n.z, m.z, d.z, mean.z);
-      apply(step, g.w, w.w, n.w, m.w, d.w, mean.w);
-      *(float4*)(a.parameters + at) = w;
-      *(float4*)(a.first + at) = n;
-      *(float4*)(a.second + at) = m;
-      if (a.third) *(float4*)(a.third + at) = d;
-      if (a.average) *(float4*)(a.average + at) = mean;
-    }
-  } else {
-    for (long long i = begin + threadIdx.x; i < end; i += THREADS) {
-      const long long at = offset + i;
-      float unused = 0;
-      apply(step, a.gradient[at], a.parameters[at], a.first[at], a.second[at], a.third ? a.third[at] : unused, a.average ? a.average[at] : unused);
+#pragma unroll
+  for (int i = 0; i < FOURS; i++) {
+    const long long at = mine + 4 * THREADS * i;
+    if (at >= offset && at + 4 <= end) {
+      fours[i].step(step);
+      fours[i].store(a, at);
+    } else {  // a seed's first or last few, beside a neighbour's
+      for (long long one = max(at, offset); one < min(at + 4, end); one++) {
+        float unused = 0;
+        apply(step, a.gradient[one], a.parameters[one], a.first[one], a.second[one], a.third ? a.third[one] : unused, a.average ? a.average[one] : unused);
+      }
     }
   }
-}
-
-// Counts the updates that were applied; its own launch, because every block above reads the count.
-extern "C" __global__ void update_count(const __grid_constant__ Arguments a) {
-  const int seed = blockIdx.x * blockDim.x + threadIdx.x;
-  if (seed < a.seeds && !a.skipped[seed]) a.applied[seed]++;
 }
