@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from tapehead.models.ntm import MOST_STARTS
 from tapehead.streams import stream
 from tapehead.training.checkpoint import Checkpoint
 from tapehead.training.config import RunConfig
@@ -67,9 +68,10 @@ def test_a_look_at_the_machines_between_blocks_changes_no_bit():
         looked_at.model.population(
             population.delivered()[:1], *(part.unsqueeze(0) for part in (batch.inputs, batch.lengths))
         )
-        state, _ = looked_at.model._population_start({}, batch.inputs.unsqueeze(0), None)
-        assert state.memory.shape[:2] == (1, 7)  # the start that the graph reads has been dropped by the model
-        starts = [torch.full_like(part, float("nan")) for part in straight.model.constants()[1] for _ in range(50)]
+        for rows in range(7, 7 + MOST_STARTS):
+            looked_at.model._population_start({}, batch.inputs[:, :1].expand(-1, rows, -1).unsqueeze(0), None)
+        assert all(key[0] == 1 for key in looked_at.model._constant_starts)  # what the graph reads has been dropped
+        starts = [torch.full_like(part, float("nan")) for part in straight.model.constants() for _ in range(50)]
         del starts  # NaN wherever memory of its size was given back
         looked_at.block()
     assert same(straight.population.tensors(), looked_at.population.tensors()) == []

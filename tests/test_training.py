@@ -539,7 +539,7 @@ def test_every_update_sees_its_own_batch_and_rate(monkeypatch):
     trainer = Trainer(tiny(schedule="cosine", episodes=200))
     seen = []
 
-    def step(batch, slots, rate):
+    def step(batch, slots, rate, group):
         seen.append((batch, rate))
         return torch.zeros(1, 1), torch.zeros(1, dtype=torch.bool)
 
@@ -1085,7 +1085,7 @@ class _Counted:
     def __init__(self):
         self.working, self.steps, self.replays, self.captures = object(), 0, 0, 0
 
-    def step(self, batch, slots, rate):
+    def step(self, batch, slots, rate, group):
         self.steps += 1
         return torch.zeros(1, 1), torch.zeros(1, dtype=torch.bool)
 
@@ -1104,7 +1104,7 @@ def test_what_has_come_often_enough_is_captured(monkeypatch):
     counted, replaying = _Counted(), stepping.Replaying()
 
     def block(updates, steps=5):
-        data = Batch(torch.zeros(updates, 1, steps, 1, 2), *[torch.zeros(updates)] * 3)
+        data = Batch(torch.zeros(updates, 1, steps, 1, 2), *[torch.zeros(updates, 1)] * 3)
         return replaying(counted, data, None, [1e-4] * updates)[0]
 
     assert block(100).sum() == 0
@@ -1118,3 +1118,26 @@ def test_what_has_come_often_enough_is_captured(monkeypatch):
     assert (counted.steps, counted.captures) == (305, 1)
     block(100, steps=6)
     assert (counted.steps, counted.captures) == (305, 2)
+
+
+@pytest.mark.parametrize("seeds", [1, 3, 4, 5, 8, 11, 20, 132])
+def test_groups_are_all_seeds_in_order_and_aligned(seeds):
+    groups = stepping.groups_of(seeds)
+    assert [seed for group in groups for seed in range(seeds)[group]] == list(range(seeds))
+    assert len(groups) <= stepping.GROUPS
+    assert all(group.start % stepping.ALIGNED == 0 for group in groups)
+    if seeds >= stepping.GROUPS * stepping.ALIGNED:
+        assert len(groups) == stepping.GROUPS
+
+
+def test_groups_of_seeds_are_updated_like_everyone():
+    config = tiny(seeds=(3, 4, 5, 6, 7, 8), episodes=20)
+    whole, parted = Trainer(config), Trainer(config)
+    data, slots = whole._data(list(config.seeds), range(5))
+    rates = [config.rate(k) for k in range(5)]
+    costs, skips = stepping.one_by_one(whole.population, data, slots, rates)
+    parts = [stepping.one_by_one(parted.population, data, slots, rates, group) for group in (slice(0, 4), slice(4, 6))]
+    assert torch.equal(costs, torch.cat([part[0] for part in parts], dim=1))
+    assert torch.equal(skips, torch.cat([part[1] for part in parts], dim=1))
+    ours, theirs = whole.population.tensors(), parted.population.tensors()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []

@@ -221,7 +221,7 @@ def test_selection_and_return(optimiser):
     state = UpdateState(rule, draw(5, 7).clone())
     reference.update(rule, state, gradient_of(0, 5, 7), torch.ones(5, 1, dtype=F64), 1e-2)
     before, index = copy.deepcopy(state), torch.tensor([1, 4])
-    part = state.select(rule, index)
+    part = state.select(index)
     reference.update(rule, part, gradient_of(1, 5, 7)[index], torch.ones(2, 1, dtype=F64), 1e-2)
     for name, value in state.tensors(rule).items():
         assert torch.equal(value, before.tensors(rule)[name])  # a selection is a copy

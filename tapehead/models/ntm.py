@@ -17,6 +17,9 @@ from tapehead.models.config import NTMConfig
 from tapehead.models.initial import initial_shapes, initial_state
 from tapehead.models.sequence import SequenceModel, check_counts
 
+MOST_STARTS = 4
+"""Numbers of seeds and sequences for which a model keeps the start ready: a population, and groups of it."""
+
 NTMState = ScanState
 
 
@@ -153,7 +156,7 @@ class NTM(Machine, SequenceModel):
         config = NTMConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
         super().__init__(config, device, dtype)
         self.batch_first = batch_first
-        self._constant_start: tuple[tuple[Any, ...], ScanState, Tensor] | None = None
+        self._constant_starts: dict[tuple[Any, ...], tuple[ScanState, Tensor]] = {}
         self.choose_backend(backend)
 
     def choose_backend(self, backend: str) -> None:
@@ -176,8 +179,8 @@ class NTM(Machine, SequenceModel):
         twin.load_state_dict(self.state_dict())
         return twin.train(self.training)
 
-    def constants(self) -> Any:
-        return self._constant_start
+    def constants(self) -> list[Tensor]:
+        return [tensor for state, slots in self._constant_starts.values() for tensor in (*state, slots)]
 
     def check_slots(self, most: int) -> None:
         if most > self.config.memory_slots:
@@ -290,9 +293,11 @@ class NTM(Machine, SequenceModel):
         if learned or not (slots is None or self.config.initial_weightings == "first"):
             return start(learned, slots=slots), self._full_slots(seeds, batch, inputs) if slots is None else slots
         key = (seeds, batch, inputs.device, inputs.dtype)
-        if self._constant_start is None or self._constant_start[0] != key:  # worth keeping: it is the same every update
-            self._constant_start = (key, start({}, slots=None), self._full_slots(seeds, batch, inputs))
-        _, state, full = self._constant_start
+        if key not in self._constant_starts:  # worth keeping: it is the same every update
+            if len(self._constant_starts) == MOST_STARTS:
+                del self._constant_starts[next(iter(self._constant_starts))]  # the oldest
+            self._constant_starts[key] = (start({}, slots=None), self._full_slots(seeds, batch, inputs))
+        state, full = self._constant_starts[key]
         return state, full if slots is None else slots
 
     def _full_slots(self, seeds: int, batch: int, like: Tensor) -> Tensor:

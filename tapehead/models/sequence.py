@@ -72,9 +72,9 @@ class SequenceModel(nn.Module, abc.ABC):
         """What runs this model where it is now."""
         return "torch"
 
-    def constants(self) -> Any:
+    def constants(self) -> list[Tensor]:
         """Tensors that every update reads and that are kept from one to the next: a captured update must hold them."""
-        return None
+        return []
 
     def check_slots(self, most: int) -> None:
         """Refuse to train with up to `most` memory slots if the model does not have so many."""

@@ -85,8 +85,9 @@ class Trainer:
         before = self.population.snapshot()
         costs, skipped = self._step(self.population, data, slots, [self.config.rate(update) for update in span])
         self.updates = span.stop
-        skipped[:, self.population.put_back_broken(before)] = True
-        self._record(seeds, data, costs, skipped)
+        excess = excess_bits(self._teaching(span.start), data, costs)  # asked for before anything waits for the device
+        broken = self.population.put_back_broken(before)
+        self._record(seeds, excess.cpu(), (skipped.cpu() | broken).sum(dim=0))
 
     def _teaching(self, update: int) -> Task:
         """Where the sequences of an update come from."""
@@ -131,10 +132,8 @@ class Trainer:
         source = stream(seeds, "training/slots", updates, device=self.device)
         return source.integers(self.config.batch_size, 1, *self.config.slots).squeeze(-1)  # [K, S, B]
 
-    def _record(self, seeds: list[int], data: Batch, costs: Tensor, skips: Tensor) -> None:
-        """costs [K, S, B] in nats, skips [K, S]."""
-        excess = excess_bits(self._teaching(self.updates - 1), data, costs).cpu()
-        skipped = skips.sum(dim=0).cpu()
+    def _record(self, seeds: list[int], excess: Tensor, skipped: Tensor) -> None:
+        """excess [K, S, B] in bits over the best possible, skipped updates [S]."""
         episodes = self.updates * self.config.batch_size
         # [S, K * B], in order of time; contiguous, because sums of other layouts are rounded in another order
         by_seed = excess.transpose(0, 1).flatten(1).contiguous()

@@ -16,6 +16,8 @@ from tapehead.tasks import Batch, Task
 WINDOW = 1000
 """Episodes over which "solved" is judged."""
 
+EVERYONE = slice(None)
+
 
 class Population:
     """Parameters, optimiser state and records of all seeds; the active ones also as a working copy."""
@@ -37,44 +39,51 @@ class Population:
     def _choose_working(self) -> None:
         self.index = self.active.nonzero().squeeze(-1)
         everyone = bool(self.active.all())
+        self._rows = EVERYONE if everyone else self.index  # a view is cheaper than a copy
         places = self.index.to(self.state.parameters.device)
-        self.working = self.state if everyone else self.state.select(self.rule, places)
+        self.working = self.state if everyone else self.state.select(places)
 
     def write_back(self) -> None:
         """Bring the working copy home, before the whole state is read."""
         if self.working is not self.state:
             self.state.put(self.rule, self.index.to(self.state.parameters.device), self.working)
 
-    def step(self, batch: Batch, slots: Tensor | None, rate: float | Tensor) -> tuple[Tensor, Tensor]:
-        """One update of the active seeds: costs [A, B] in nats, and which seeds [A] were skipped."""
-        costs, gradient = self.model.loss_and_gradient(
-            self.working.parameters, batch.inputs, batch.targets, batch.mask, batch.lengths, slots
-        )
-        return costs, self._update(self.rule, self.working, gradient, costs, rate)
+    def costs_and_gradient(self, batch: Batch, slots: Tensor | None, group: slice = EVERYONE) -> tuple[Tensor, Tensor]:
+        """Of the active seeds, or of a group of them: costs [A, B] in nats, gradient [A, P]."""
+        parameters = self.working.parameters[group]
+        return self.model.loss_and_gradient(parameters, batch.inputs, batch.targets, batch.mask, batch.lengths, slots)
+
+    def step(
+        self, batch: Batch, slots: Tensor | None, rate: float | Tensor, group: slice = EVERYONE
+    ) -> tuple[Tensor, Tensor]:
+        """One update: costs [A, B] in nats, and which seeds [A] were skipped."""
+        costs, gradient = self.costs_and_gradient(batch, slots, group)
+        return costs, self._update(self.rule, self.working.part(group), gradient, costs, rate)
 
     def snapshot(self) -> UpdateState:
         """A copy of the active seeds' weights and optimiser state."""
-        return self.working.select(self.rule, torch.arange(len(self.index), device=self.working.parameters.device))
+        return self.working.clone()
 
     def put_back_broken(self, before: UpdateState) -> Tensor:
-        """Put seeds whose weights or optimiser state are no longer finite back to a snapshot; which they were [A].
+        """Put seeds whose weights or optimiser state are no longer finite back to a snapshot; which they were [A], on
+        the CPU.
 
         The update refuses costs and gradients that are not finite, but a finite one can overflow, and memory can fail.
         """
         tensors = self.working.tensors(self.rule).values()
         # no sum of finite float32 overflows a float64, and no infinity or NaN leaves it finite
         sums = torch.stack([tensor.reshape(len(tensor), -1).sum(dim=1, dtype=torch.float64) for tensor in tensors])
-        broken = ~torch.isfinite(sums.sum(dim=0))
+        broken = ~torch.isfinite(sums.sum(dim=0)).cpu()
         if bool(broken.any()):
-            rows = broken.nonzero().squeeze(-1)
-            self.working.put(self.rule, rows, before.select(self.rule, rows))
+            rows = broken.nonzero().squeeze(-1).to(self.working.parameters.device)
+            self.working.put(self.rule, rows, before.select(rows))
         return broken
 
     def record(self, excess: Tensor, skipped: Tensor) -> None:
         """After a block: excess [A, episodes of the block] in bits over the best possible; skipped updates [A]."""
-        self.skipped[self.index] += skipped
+        self.skipped[self._rows] += skipped
         fresh = torch.where(torch.isfinite(excess), excess, float("inf"))
-        self.recent[self.index] = torch.cat([self.recent[self.index], fresh], dim=1)[:, -WINDOW:]
+        self.recent[self._rows] = torch.cat([self.recent[self._rows], fresh], dim=1)[:, -WINDOW:]
 
     def forget_window(self) -> None:
         """Judge by what comes from here on."""
@@ -82,7 +91,7 @@ class Population:
 
     def judge(self, episodes: int, threshold: float, early_stop: bool) -> None:
         """Keep the best weights (those at the lowest mean of a full window), note who is solved, and let them go."""
-        mean = self.recent[self.index].mean(dim=1)  # infinite until a window is full
+        mean = self.recent[self._rows].mean(dim=1)  # infinite until a window is full
         better = mean < self.kept_cost[self.index]
         rows = better.nonzero().squeeze(-1)
         if len(rows):

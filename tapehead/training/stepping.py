@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tapehead.tasks import Batch
-from tapehead.training.population import Population
+from tapehead.training.population import EVERYONE, Population
 
 REPLAYED = 10
 """Updates in one graph: enough that a launch costs nothing, few enough that a capture costs little."""
@@ -18,18 +18,34 @@ REPLAYED = 10
 PATIENCE = 10
 """How often so many updates of one shape run one by one before they are captured: for one block."""
 
+GROUPS = 2
+"""Groups of seeds side by side in a graph: while one waits for memory in its update, the other computes its scan."""
+
+ALIGNED = 4
+"""A group begins at a multiple of so many seeds, and so of 16 bytes, whatever the number of parameters."""
+
 Costs = tuple[Tensor, Tensor]
 Stepper = Callable[[Population, Batch, Tensor | None, list[float]], Costs]
 """stepper(population, data [K, S, ...], slots [K, S, B], rates): costs [K, S, B] in nats, skipped updates [K, S]."""
 
 
-def one_by_one(population: Population, data: Batch, slots: Tensor | None, rates: "list[float] | Tensor") -> Costs:
+def one_by_one(
+    population: Population,
+    data: Batch,
+    slots: Tensor | None,
+    rates: "list[float] | Tensor",
+    group: slice = EVERYONE,
+) -> Costs:
     costs, skips = [], []
     for k, rate in enumerate(rates):
-        cost, skipped = population.step(Batch(*(part[k] for part in data)), None if slots is None else slots[k], rate)
+        cost, skipped = population.step(*_of_update(data, slots, k, group), rate, group)
         costs.append(cost)
         skips.append(skipped)
     return torch.stack(costs), torch.stack(skips)
+
+
+def _of_update(data: Batch, slots: Tensor | None, k: int, group: slice) -> tuple[Batch, Tensor | None]:
+    return Batch(*(part[k, group] for part in data)), None if slots is None else slots[k, group]
 
 
 class Replaying:
@@ -73,6 +89,12 @@ def _part(
     return Batch(*(part[those] for part in data)), None if slots is None else slots[those], rates[those]
 
 
+def groups_of(seeds: int) -> list[slice]:
+    """All seeds in up to GROUPS groups of nearly one size."""
+    step = -(-seeds // (GROUPS * ALIGNED)) * ALIGNED
+    return [slice(first, min(first + step, seeds)) for first in range(0, seeds, step)]
+
+
 class _Graph:
     """REPLAYED updates of one population on data in a fixed place."""
 
@@ -82,9 +104,21 @@ class _Graph:
         self._device = data.inputs.device
         self._rates = torch.zeros(REPLAYED, device=self._device)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self._device), torch.cuda.graph(self._graph, stream=torch.cuda.Stream(self._device)):
-            self._costs, self._skips = one_by_one(population, self._data, self._slots, self._rates)
+        groups = groups_of(data.lengths.shape[1])
+        for group in groups:  # computes what the model keeps from update to update, which must not be captured
+            population.costs_and_gradient(*_of_update(self._data, self._slots, 0, group), group)
         self._constants = population.model.constants()  # the model may drop them when it is used for something else
+        streams = [torch.cuda.Stream(self._device) for _ in groups]
+        done: list[Costs] = []
+        with torch.cuda.device(self._device), torch.cuda.graph(self._graph, stream=streams[0]):
+            for stream in streams[1:]:
+                stream.wait_stream(streams[0])
+            for group, stream in zip(groups, streams, strict=True):
+                with torch.cuda.stream(stream):
+                    done.append(one_by_one(population, self._data, self._slots, self._rates, group))
+            for stream in streams[1:]:
+                streams[0].wait_stream(stream)
+            self._costs, self._skips = (torch.cat(parts, dim=1) for parts in zip(*done, strict=True))
 
     def __call__(self, data: Batch, slots: Tensor | None, rates: list[float]) -> Costs:
         for here, there in zip(self._data, data, strict=True):

@@ -13,6 +13,7 @@ Graves' RMSProp, as in section 4.6 of the paper and Graves (2013), Eqs. 38 to 41
 It is centred, and its epsilon is inside the root; `torch.optim.RMSprop(centered=True)` has it outside.
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Literal
@@ -61,12 +62,23 @@ class UpdateState:
         named |= dict(zip(MOMENTS[rule.optimiser], self.moments, strict=True))
         return named if self.average is None else named | {"average": self.average}
 
-    def select(self, rule: UpdateRule, index: Tensor) -> "UpdateState":
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "UpdateState":
+        other = copy.copy(self)
+        other.parameters, other.applied = change(self.parameters), change(self.applied)
+        other.moments = [change(moment) for moment in self.moments]
+        other.average = None if self.average is None else change(self.average)
+        return other
+
+    def clone(self) -> "UpdateState":
+        return self._each(Tensor.clone)
+
+    def part(self, seeds: slice) -> "UpdateState":
+        """Some seeds, in the same memory."""
+        return self._each(lambda tensor: tensor[seeds])
+
+    def select(self, index: Tensor) -> "UpdateState":
         """A copy of the seeds `index`."""
-        part = UpdateState(rule, self.parameters[index])
-        for name, tensor in part.tensors(rule).items():
-            tensor.copy_(self.tensors(rule)[name][index])
-        return part
+        return self._each(lambda tensor: tensor[index])
 
     def put(self, rule: UpdateRule, index: Tensor, part: "UpdateState") -> None:
         """Write a selection back."""

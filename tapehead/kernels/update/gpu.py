@@ -60,6 +60,8 @@ def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor
     tensors = [parameters, *state.moments, *([] if state.average is None else [state.average])]
     if not all(tensor.is_contiguous() for tensor in tensors):
         raise ValueError("the GPU update changes its state in place, and needs it contiguous.")
+    if any(tensor.data_ptr() % 16 for tensor in tensors):
+        raise ValueError("the GPU update takes four values at a time, and needs its state to begin at 16 bytes.")
     seeds, size = parameters.shape
     gradient, costs = gradient.contiguous(), costs.contiguous()
     parts = -(-size // PART)
