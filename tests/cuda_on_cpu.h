@@ -2,7 +2,6 @@
 // until its next barrier or exchange. Slow and exact; it finds wrong arithmetic and wrong indices, not races.
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -87,10 +86,6 @@ static int launch(void (*kernel)(const void*), const void* given, int x, int y, 
 }  // namespace fibres
 
 inline void emulated_copy(float* to, const float* from, bool used) { fibres::copies[fibres::current].push_back({to, from, used}); }
-inline void emulated_copy_of_four(float* to, const float* from, bool used) {
-  if ((std::uintptr_t)to % 16 || (std::uintptr_t)from % 16) std::abort();  // as a GPU would
-  for (int i = 0; i < 4; i++) emulated_copy(to + i, from + i, used);
-}
 inline void emulated_wait() {
   for (const fibres::Copy& copy : fibres::copies[fibres::current]) *copy.to = copy.used ? *copy.from : 0.0f;
   fibres::copies[fibres::current].clear();

@@ -164,7 +164,7 @@ NGRAMS_FEEDFORWARD = NGRAMS | {
 }
 SORT = SMOOTH | {
     "learning_rate": 5e-4,
-    "episodes": 480_000,
+    "episodes": 960_000,
     "batch_size": 6,
     "curriculum": {"items": [2, 20]},
     "curriculum_share": 0.6,

@@ -160,15 +160,6 @@ __device__ __forceinline__ void copy_or_zero(float* to, const float* from, bool 
   emulated_copy(to, from, used);
 #endif
 }
-// The same for four neighbours, both ends at a multiple of 16 bytes.
-__device__ __forceinline__ void copy_four_or_zero(float* to, const float* from, bool used) {
-#ifdef __CUDA_ARCH__
-  const unsigned target = (unsigned)__cvta_generic_to_shared(to);
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(from), "r"(used ? 16 : 0) : "memory");
-#else
-  emulated_copy_of_four(to, from, used);
-#endif
-}
 __device__ __forceinline__ void wait_for_copies() {
 #ifdef __CUDA_ARCH__
   asm volatile("cp.async.wait_all;" ::: "memory");
@@ -1682,17 +1673,6 @@ __device__ __forceinline__ const float* gradient_right(const Arguments& a, const
   return job.second_source == 0 ? a.inputs + r.input * INPUTS + second : kept + job.second_later * ROW_WIDTH + job.second_column + second;
 }
 
-// Four neighbouring columns of a tile: at once where they are neighbours in global memory too, and begin at 16 bytes.
-template <class Source>
-__device__ __forceinline__ void copy_columns(float* to, const Source& source, bool neighbours, bool used) {
-  const float* first = source(0);
-  if (neighbours && (unsigned long long)first % 16 == 0) {
-    copy_four_or_zero(to, first, used);
-  } else {
-    UNROLL for (int c = 0; c < 4; c++) copy_or_zero(to + c, source(c), used);
-  }
-}
-
 template <int BLOCKS>
 __device__ __forceinline__ void multiply_tile(float (&sums)[OWN_ROWS][TILE_BLOCKS], const float* left, const float* right, int depth) {
 #pragma unroll 4
@@ -1716,7 +1696,7 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) ntm_gradient(const
   const int thread = threadIdx.x, seed = blockIdx.z;
   int tile = blockIdx.x, index = 0;
   while (tile >= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down) tile -= GRADIENT_JOB[index].across * GRADIENT_JOB[index].down, index++;
-  const GradientJob& job = GRADIENT_JOB[index];
+  const GradientJob job = GRADIENT_JOB[index];
   const int first_o = tile / job.across * TILE_ROWS, first_i = tile % job.across * TILE_COLUMNS;
   const int columns = job.columns + job.second_columns;  // and the bias
   const int begin = blockIdx.y * a.chunk_rows, end = min(begin + a.chunk_rows, a.batch * a.steps);
@@ -1725,25 +1705,17 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) ntm_gradient(const
   UNROLL for (int y = 0; y < OWN_ROWS; y++) UNROLL for (int x = 0; x < TILE_BLOCKS; x++) sums[y][x] = 0;
   for (int row = begin; row < end; row += TILE_DEPTH) {
     if (row > begin) __syncthreads();
-#pragma unroll 1
-    for (int part = 0; part < TILE_DEPTH / LOADED_ROWS; part++) {  // none waits for the one before
+    UNROLL for (int part = 0; part < TILE_DEPTH / LOADED_ROWS; part++) {
       if (row + LOADED_ROWS * part >= end) break;
       const RowOf r = gradient_row(a, seed, row + LOADED_ROWS * part + my_row, end);
       const float* d = job.d_column < 0 ? a.d_outputs + r.input * OUTPUTS : a.d_rows + (r.sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column;
-      float* to_left = left + (LOADED_ROWS * part + my_row) * LEFT_STRIDE;
-      float* to_right = right + (LOADED_ROWS * part + my_row) * TILE_COLUMNS;
-      UNROLL for (int c = 4 * my_column; c < TILE_ROWS; c += 64) {
-        const auto source = [&](int k) { return d + min(first_o + c + k, job.rows - 1); };
-        copy_columns(to_left + c, source, first_o + c + 4 <= job.rows, r.used);
-      }
-      UNROLL for (int c = 4 * my_column; c < TILE_COLUMNS; c += 64) {
-        const int i = first_i + c;
-        const auto source = [&](int k) { return gradient_right(a, job, r, i + k); };
-        if (i + 4 <= columns) copy_columns(to_right + c, source, i + 4 <= job.columns || i >= job.columns, r.used);
-        else UNROLL for (int k = 0; k < 4; k++) {
-          if (i + k < columns) copy_or_zero(to_right + c + k, source(k), r.used);
-          else to_right[c + k] = r.used ? 1.0f : 0.0f;
-        }
+      float* to_left = left + (LOADED_ROWS * part + my_row) * LEFT_STRIDE + my_column;
+      float* to_right = right + (LOADED_ROWS * part + my_row) * TILE_COLUMNS + my_column;
+      UNROLL for (int c = 0; c < TILE_ROWS / 16; c++) copy_or_zero(to_left + 16 * c, d + min(first_o + my_column + 16 * c, job.rows - 1), r.used);
+      UNROLL for (int c = 0; c < TILE_BLOCKS; c++) {
+        const int i = first_i + my_column + 16 * c;
+        if (i < columns) copy_or_zero(to_right + 16 * c, gradient_right(a, job, r, i), r.used);
+        else to_right[16 * c] = r.used ? 1.0f : 0.0f;
       }
     }
     wait_for_copies();
