@@ -55,13 +55,14 @@ def learn(seeds: int, device: str) -> dict[str, Any]:
     marks: list[dict[str, Any]] = []
     synchronise()
     begin = time.perf_counter()
-    while not trainer.finished and solved < seeds:
-        trainer.block()
+    for _ in trainer.walk():
         now = int((trainer.population.solved_at >= 0).sum())
         if now > solved:
             seconds = round(time.perf_counter() - begin, 2)
             marks.append({"solved": now, "updates": trainer.updates, "seconds": seconds})
             solved = now
+        if solved == seeds:
+            break
     return {"recipe": config.preset, "seeds": seeds, "marks": marks}
 
 

@@ -284,13 +284,13 @@ def test_signals_outside_training_end_the_program_with_their_code(number, code, 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_in_training_save_and_say_so(number, monkeypatch, capsys, tmp_path):
-    original = Trainer.block
+    original = Trainer._launch
 
-    def signalled(self):
-        original(self)
+    def signalled(self, *given):
         os.kill(os.getpid(), number)
+        return original(self, *given)
 
-    monkeypatch.setattr(Trainer, "block", signalled)
+    monkeypatch.setattr(Trainer, "_launch", signalled)
     arguments = ("train", "copy", *TINY, "--episodes", 150, "--out", tmp_path / "run")
     assert tapehead(*arguments) == 128 + number
     assert f"saved in {tmp_path / 'run'}. The same command goes on from there." in capsys.readouterr().err

@@ -361,7 +361,7 @@ def test_scores_are_of_the_weights_delivered_on_sequences_of_their_own(confirmed
 
 def test_the_same_command_again_trains_nothing_and_writes_the_same(confirmed, monkeypatch, capsys):
     before = (confirmed / "out" / f"{ROW}.json").read_bytes()
-    monkeypatch.setattr(Trainer, "block", lambda *_: pytest.fail("it was trained already"))
+    monkeypatch.setattr(Trainer, "_launch", lambda *_: pytest.fail("it was trained already"))
     assert tapehead(*CONFIRM, "--work", confirmed / "work", "--out", confirmed / "out") == 0
     assert (confirmed / "out" / f"{ROW}.json").read_bytes() == before
     said = capsys.readouterr().out
@@ -372,21 +372,21 @@ def test_the_same_command_again_trains_nothing_and_writes_the_same(confirmed, mo
 
 
 def test_a_confirmation_that_was_stopped_goes_on(confirmed, tmp_path, monkeypatch, capsys):
-    original = Trainer.block
+    original = Trainer._launch
 
-    def signalled(self, *given, **named):
-        original(self, *given, **named)
-        if self.updates == 300:
+    def signalled(self, *given):
+        if self.updates == 200:
             os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *given)
 
-    monkeypatch.setattr(Trainer, "block", signalled)
+    monkeypatch.setattr(Trainer, "_launch", signalled)
     arguments = (*CONFIRM, "--work", tmp_path / "work", "--out", tmp_path / "out")
     assert tapehead(*arguments) == 128 + signal.SIGTERM
     assert "The same command goes on from there." in capsys.readouterr().err
     assert not list((tmp_path / "out").iterdir())
     (run,) = (tmp_path / "work").iterdir()
     first = json.loads((run / "training.json").read_text())["seconds"]
-    monkeypatch.setattr(Trainer, "block", original)
+    monkeypatch.setattr(Trainer, "_launch", original)
     assert tapehead(*arguments) == 0
     record = record_in(tmp_path)
     assert record["machines"] == record_in(confirmed)["machines"]

@@ -130,16 +130,16 @@ def train_and_die(folder, name, block, delay):
         quick_tasks(patch)
         patch.setattr(loop, "SAVE_SECONDS", 0.0)
         torch.set_num_threads(1)
-        original, count = Trainer.block, [0]
+        original, count = Trainer._launch, [0]
 
-        def counted(self):
+        def counted(self, *given):
             count[0] += 1
             if count[0] == block:
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.setitimer(signal.ITIMER_REAL, delay)  # nobody handles it: the kernel ends the process
-            original(self)
+            return original(self, *given)
 
-        patch.setattr(Trainer, "block", counted)
+        patch.setattr(Trainer, "_launch", counted)
         complete(folder, CONFIGS[name])
 
 
@@ -182,18 +182,20 @@ def test_stopped_inside_any_write_and_rerun_it_ends_in_the_same_bits(tmp_path, f
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("block", [1, 3, 6])
-def test_a_signal_saves_the_block_and_the_rest_follows_later(tmp_path, finished, monkeypatch, number, block):
-    original, count = Trainer.block, [0]
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_signal_saves_the_block_and_the_rest_follows_later(tmp_path, finished, monkeypatch, number, block, ahead):
+    original, count = Trainer._launch, [0]
 
-    def signalled(self):
+    def signalled(self, *given):
+        self.asynchronous = ahead
         count[0] += 1
         if count[0] == block:
             os.kill(os.getpid(), number)
-        original(self)
+        return original(self, *given)
 
     before = signal.getsignal(number)
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "block", signalled)
+        patch.setattr(Trainer, "_launch", signalled)
         with pytest.raises(Interrupted) as stop:
             complete(tmp_path / "run", PLAIN)
     assert stop.value.exit_code == 128 + number
@@ -204,11 +206,11 @@ def test_a_signal_saves_the_block_and_the_rest_follows_later(tmp_path, finished,
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
-    def impatient(self):
+    def impatient(self, *_):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Trainer, "block", impatient)
+    monkeypatch.setattr(Trainer, "_launch", impatient)
     with pytest.raises(KeyboardInterrupt):
         complete(tmp_path / "run", PLAIN)
 
@@ -467,7 +469,7 @@ def test_the_best_weights_of_a_full_window_are_kept():
         people.working.parameters.copy_(torch.full((len(people.index), width), float(weight)))
         costs = torch.tensor([first, second], dtype=torch.float64).unsqueeze(1).expand(2, 500)[people.index]
         people.record(costs, torch.zeros(len(people.index), dtype=torch.int64))
-        people.judge(500 * weight, 0.1, True)
+        people.judge(500 * weight, 0.1, True, people.working)
 
     record(0.05, 4.0, 1)  # half a window: nobody is judged
     assert people.solved_at.tolist() == [-1, -1]
@@ -1141,3 +1143,36 @@ def test_groups_of_seeds_are_updated_like_everyone():
     assert torch.equal(skips, torch.cat([part[1] for part in parts], dim=1))
     ours, theirs = whole.population.tensors(), parted.population.tensors()
     assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+
+
+@pytest.mark.parametrize("early_stop", [False, True])
+def test_walking_is_block_after_block(early_stop):
+    """Also where a curriculum ends, where weights are kept on the way, and where the walk is held or cut."""
+    config = tiny(
+        seeds=(3, 4), task_options={"length": (1, 2)}, curriculum={"blanks": 0.2}, curriculum_share=0.2,
+        episodes=1450, average=0.9, learning_rate=1e-3, early_stop=early_stop,
+    )  # fmt: skip
+
+    def walker():
+        trainer = Trainer(config)
+        trainer.asynchronous = True  # as on a GPU
+        return trainer
+
+    plain, walked = Trainer(config), walker()
+    while not plain.finished:
+        plain.block()
+    assert list(walked.walk(end=530)) == [early_stop] * 5 + [True]
+    assert walked.updates == 530
+    cut = Trainer(config)
+    for updates in (100, 100, 100, 100, 100, 30):
+        cut.block(updates)
+    ours, theirs = walked.population.tensors(), cut.population.tensors()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+
+    walked = walker()
+    held = list(walked.walk(hold=lambda: walked.updates == 500))
+    assert early_stop or held == [False] * 5 + [True] + [False] * 8 + [True]
+    ours, theirs = walked.population.tensors(), plain.population.tensors()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+    assert walked.metrics == plain.metrics
+    assert early_stop or bool(torch.isfinite(walked.population.kept_cost).any())

@@ -112,8 +112,8 @@ def ntm_subject(
     )
 
     def run() -> None:
-        for first in range(0, updates, BLOCK):
-            trainer.block(min(BLOCK, updates - first))
+        for _ in trainer.walk(trainer.updates + updates):
+            pass
 
     return Subject(backend, controller, batch, threads, updates, run, seeds)
 

@@ -9,17 +9,17 @@ begin at multiples of BLOCK; records, metrics, checkpoints and stops happen betw
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tapehead.kernels import dispatch
-from tapehead.kernels.update.contract import UpdateRule
+from tapehead.kernels.update.contract import UpdateRule, UpdateState
 from tapehead.models import SequenceModel, make_model
 from tapehead.streams import stream
 from tapehead.tasks import Batch, Task, make_task
@@ -43,6 +43,32 @@ class Interrupted(Exception):
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signal_number).name}")
         self.exit_code = 128 + signal_number
+
+
+class Fetched:
+    """A tensor on its way to the CPU, from the moment when this is made: later work of the device is not waited for."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._here, self._arrived = tensor, None
+        if tensor.is_cuda:
+            self._here = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            self._here.copy_(tensor, non_blocking=True)
+            self._arrived = torch.cuda.current_stream(tensor.device).record_event()
+
+    def get(self) -> Tensor:
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._here
+
+
+class _Launched(NamedTuple):
+    """A block of updates that the device has been asked for."""
+
+    span: range
+    seeds: list[int]
+    before: UpdateState
+    excess: Fetched  # [K, S, B] in bits over the best possible
+    skipped: Fetched  # updates [S]
 
 
 class Trainer:
@@ -70,6 +96,7 @@ class Trainer:
         self._step: Stepper = Replaying() if self.backend_in_use == "gpu" else one_by_one
         self._stock: tuple[int, list[int], Batch, Tensor | None] = (0, [], Batch(*[torch.empty(0)] * 4), None)
         self._longest = STOCKED_STEPS  # steps of a sequence, as seen in the last stock: at first one block at a time
+        self.asynchronous = self.device.type == "cuda"  # goes on by itself with what it is asked for
         self.updates = 0
         self.metrics: list[str] = []
 
@@ -77,17 +104,43 @@ class Trainer:
 
     def block(self, updates: int = BLOCK) -> None:
         """Train the active seeds for one block, then record what happened."""
-        if 0 < self.updates == self.config.taught_updates:
-            self.population.forget_window()  # no sequence of a curriculum that has ended counts
-        span = range(self.updates, min(self.updates + updates, self._last_like(self.updates)))
+        self._settle(self._launch(self.updates, updates), None)
+
+    def walk(self, end: int | None = None, hold: Callable[[], bool] = lambda: False) -> Iterator[bool]:
+        """Block after block, to `end` updates or the end of the run; a GPU works on the next while one is recorded.
+
+        Yields after each, and says whether the state is that of its end, so that it can be saved: it is where `hold`
+        asked for that, where seeds may leave, and at the end.
+        """
+        end = self.config.updates if end is None else min(end, self.config.updates)
+        launched = None
+        while launched is not None or (self.updates < end and not self.finished):
+            launched = launched or self._launch(self.updates, min(BLOCK, end - self.updates))
+            following = launched.span.stop
+            alone = hold() or self.config.early_stop or following >= end or not self.asynchronous
+            ahead = None if alone else self._launch(following, min(BLOCK, end - following))
+            self._settle(launched, ahead)
+            launched = ahead
+            yield ahead is None
+
+    def _launch(self, first: int, updates: int = BLOCK) -> "_Launched":
+        """Ask for the updates from `first` on, and for what is to be recorded of them."""
+        span = range(first, min(first + updates, self._last_like(first)))
         seeds = [self.config.seeds[i] for i in self.population.index.tolist()]
         data, slots = self._data(seeds, span)  # [K, S, ...]
         before = self.population.snapshot()
         costs, skipped = self._step(self.population, data, slots, [self.config.rate(update) for update in span])
-        self.updates = span.stop
-        excess = excess_bits(self._teaching(span.start), data, costs)  # asked for before anything waits for the device
-        broken = self.population.put_back_broken(before)
-        self._record(seeds, excess.cpu(), (skipped.cpu() | broken).sum(dim=0))
+        excess = excess_bits(self._teaching(first), data, costs)
+        skipped = skipped | self.population.put_back_broken(before)
+        return _Launched(span, seeds, before, Fetched(excess), Fetched(skipped.sum(dim=0)))
+
+    def _settle(self, launched: "_Launched", ahead: "_Launched | None") -> None:
+        """Record a block; `ahead` is the one after it, if that is under way."""
+        if 0 < launched.span.start == self.config.taught_updates:
+            self.population.forget_window()  # no sequence of a curriculum that has ended counts
+        self.updates = launched.span.stop
+        weights = self.population.working if ahead is None else ahead.before
+        self._record(launched.seeds, launched.excess.get(), launched.skipped.get(), weights)
 
     def _teaching(self, update: int) -> Task:
         """Where the sequences of an update come from."""
@@ -132,8 +185,8 @@ class Trainer:
         source = stream(seeds, "training/slots", updates, device=self.device)
         return source.integers(self.config.batch_size, 1, *self.config.slots).squeeze(-1)  # [K, S, B]
 
-    def _record(self, seeds: list[int], excess: Tensor, skipped: Tensor) -> None:
-        """excess [K, S, B] in bits over the best possible, skipped updates [S]."""
+    def _record(self, seeds: list[int], excess: Tensor, skipped: Tensor, weights: UpdateState) -> None:
+        """excess [K, S, B] in bits over the best possible, skipped updates [S], the weights that came of it."""
         episodes = self.updates * self.config.batch_size
         # [S, K * B], in order of time; contiguous, because sums of other layouts are rounded in another order
         by_seed = excess.transpose(0, 1).flatten(1).contiguous()
@@ -151,7 +204,7 @@ class Trainer:
         self.metrics.append(json.dumps(line))
         self.population.record(by_seed, skipped)
         if not self._unjudged:
-            self.population.judge(episodes, self.task.solved_bits, self.config.early_stop)
+            self.population.judge(episodes, self.task.solved_bits, self.config.early_stop, weights)
 
     @property
     def finished(self) -> bool:
@@ -165,18 +218,20 @@ class Trainer:
         assert run is not None
         saved_at, saving_took = time.monotonic(), 0.0
         with _stop_signals() as asked:
-            while not self.finished:
-                self.block()
+
+            def due() -> bool:
+                return bool(asked) or time.monotonic() - saved_at > max(SAVE_SECONDS, 20 * saving_took)
+
+            for whole in self.walk(hold=due):
                 run.append_metrics(self.metrics[-1])
                 progress.show(self)
-                now = time.monotonic()
-                due = now - saved_at > max(SAVE_SECONDS, 20 * saving_took)
-                if due or self.finished or asked:
+                if whole and (due() or self.finished):
+                    now = time.monotonic()
                     self.save()
                     saved_at = time.monotonic()
                     saving_took = saved_at - now
-                if asked:
-                    raise Interrupted(asked[0])
+                    if asked:
+                        raise Interrupted(asked[0])
 
     def save(self) -> Path:
         assert self.run is not None

@@ -65,18 +65,16 @@ class Population:
         return self.working.clone()
 
     def put_back_broken(self, before: UpdateState) -> Tensor:
-        """Put seeds whose weights or optimiser state are no longer finite back to a snapshot; which they were [A], on
-        the CPU.
+        """Put seeds whose weights or optimiser state are no longer finite back to a snapshot; which they were [A].
 
         The update refuses costs and gradients that are not finite, but a finite one can overflow, and memory can fail.
         """
-        tensors = self.working.tensors(self.rule).values()
+        now, then = self.working.tensors(self.rule), before.tensors(self.rule)
         # no sum of finite float32 overflows a float64, and no infinity or NaN leaves it finite
-        sums = torch.stack([tensor.reshape(len(tensor), -1).sum(dim=1, dtype=torch.float64) for tensor in tensors])
-        broken = ~torch.isfinite(sums.sum(dim=0)).cpu()
-        if bool(broken.any()):
-            rows = broken.nonzero().squeeze(-1).to(self.working.parameters.device)
-            self.working.put(self.rule, rows, before.select(rows))
+        sums = torch.stack([tensor.reshape(len(tensor), -1).sum(dim=1, dtype=torch.float64) for tensor in now.values()])
+        broken = ~torch.isfinite(sums.sum(dim=0))
+        for name, tensor in now.items():  # without asking whether there are any, which would wait for the device
+            torch.where(broken.view(-1, *[1] * (tensor.dim() - 1)), then[name], tensor, out=tensor)
         return broken
 
     def record(self, excess: Tensor, skipped: Tensor) -> None:
@@ -89,13 +87,16 @@ class Population:
         """Judge by what comes from here on."""
         self.recent.fill_(float("inf"))
 
-    def judge(self, episodes: int, threshold: float, early_stop: bool) -> None:
-        """Keep the best weights (those at the lowest mean of a full window), note who is solved, and let them go."""
+    def judge(self, episodes: int, threshold: float, early_stop: bool, weights: UpdateState) -> None:
+        """Keep the best weights (those at the lowest mean of a full window), note who is solved, and let them go.
+
+        `weights` are those after the episodes that were recorded last; the working copy may have gone on.
+        """
         mean = self.recent[self._rows].mean(dim=1)  # infinite until a window is full
         better = mean < self.kept_cost[self.index]
         rows = better.nonzero().squeeze(-1)
         if len(rows):
-            source = self.working.parameters if self.working.average is None else self.working.average
+            source = weights.parameters if weights.average is None else weights.average
             self.kept[self.index[rows].to(self.kept.device)] = source[rows.to(source.device)]
             self.kept_cost[self.index[rows]] = mean[rows]
         solved = (mean < threshold) & (self.solved_at[self.index] < 0)
