@@ -214,8 +214,6 @@ def test_rates():
 @pytest.mark.parametrize(
     ("row", "options", "left"),
     [
-        ("ngrams-ntm-feedforward", {"order": 1}, {}),
-        ("ngrams-ntm-feedforward", {"length": 50}, {"lowest_order": 2}),
         ("priority-sort-ntm-lstm", {"outputs": 3}, {}),
         ("priority-sort-ntm-lstm", {"items": 5, "outputs": 5}, {}),
         ("copy-ntm-lstm", {"length": 5}, {"blanks": 0.05}),

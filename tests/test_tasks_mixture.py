@@ -72,28 +72,3 @@ def test_wrong_densities_are_refused(task, density):
 def test_wrong_blanks_are_refused(task, blanks):
     with pytest.raises(ValueError, match=r"blanks is .* at least 0 and under 1"):
         make_task(task, blanks=blanks)
-
-
-@pytest.mark.parametrize("task", [*TASKS, "associative-recall", "ngrams", "priority-sort"])
-def test_noise_is_on_the_inputs_alone(task):
-    plain = make_task(task).sample(stream(1, "t", range(20)), batch_size=5)
-    noisy = make_task(task, noise=0.2).sample(stream(1, "t", range(20)), batch_size=5)
-    assert torch.equal(plain.targets, noisy.targets)
-    assert torch.equal(plain.mask, noisy.mask)
-    inside = torch.arange(plain.inputs.shape[1]).view(-1, 1) < plain.lengths.unsqueeze(1)
-    noise = noisy.inputs - plain.inputs
-    assert not noise[~inside].any()
-    values = noise[inside]
-    assert float(values.abs().max()) == pytest.approx(0.2, abs=1e-6)
-    deviation = 0.2 / 3**0.5  # of uniform noise
-    assert abs(float(values.mean())) < 5 * deviation * values.numel() ** -0.5
-    assert float(values.std()) == pytest.approx(deviation, rel=0.02)
-    best = [make_task(task, noise=size).optimal_bits(batch) for size, batch in ((0.0, plain), (0.2, noisy))]
-    assert torch.equal(*best)
-    check_addressing(make_task(task, noise=0.2))
-
-
-@pytest.mark.parametrize("noise", [-0.1, float("nan"), float("inf"), "loud", True])
-def test_wrong_noise_is_refused(noise):
-    with pytest.raises(ValueError, match=r"noise is .* at least 0"):
-        make_task("copy", noise=noise)

@@ -36,38 +36,9 @@ def test_oracle(options, sizes, unscored):
         assert mask == [0.0] * unscored + [1.0] * (len(bits) - unscored)
 
 
-@pytest.mark.parametrize("lowest", [1, 3])
-def test_lower_orders(lowest):
-    """The order of a row shows in what its bits depend on: order 1 on nothing, order 3 on the two bits before."""
-    task = make_task("ngrams", lowest_order=lowest, order=3, length=4000)
-    bits = task.sample(stream(1, "t", 0), batch_size=40).targets[2:].squeeze(-1).bool()  # without the fair ones
-    one, two = bits[1:-1], bits[:-2]
-
-    def share(where):  # of ones that follow
-        return (bits[2:] & where).sum(0) / where.sum(0).clamp(min=1)
-
-    enough = torch.stack([(one & two).sum(0), (one & ~two).sum(0), (~one & two).sum(0)]) > 200
-    by_second = (share(one & two) - share(one & ~two)).abs()[enough[:2].all(0)]
-    by_first = (share(one & two) - share(~one & two)).abs()[(enough[0] & enough[2])]
-    noise = 4 * (2 * 0.25 / 200) ** 0.5
-    independent = (by_second < noise).float().mean()
-    if lowest == 3:  # tables differ by less than the noise now and then
-        assert independent < 0.5
-    else:
-        assert 0.5 < independent < 1
-        assert 0.2 < (by_first < noise).float().mean() < 0.8
-
-
-@pytest.mark.parametrize("options", [{"lowest_order": 7}, {"lowest_order": 0}])
-def test_lower_orders_that_are_none(options):
-    with pytest.raises(ValueError, match="lowest_order"):
-        make_task("ngrams", **options)
-
-
 @pytest.mark.parametrize("sizes", [{}, {"length": (3, 40)}])
 def test_addressing(sizes):
     check_addressing(make_task("ngrams"), **sizes)
-    check_addressing(make_task("ngrams", lowest_order=2), **sizes)
 
 
 @pytest.mark.parametrize("order", [1, 2, 6])

@@ -108,6 +108,8 @@ MISPRINTS = {"priority-sort-lstm": "two digits swapped in print: the architectur
 TANH = {"key_activation": "tanh", "add_activation": "tanh"}
 READ_FIRST = TANH | {"order": "read_then_write"}
 BY_CONTENT = {"strength_bias": 2.0, "read_gate_bias": 1.0}
+ADDRESSES = {"initial_memory": "addresses", "initial_memory_scale": 1.0}
+"""A controller without a state of its own has to tell one row from another before it has written any."""
 FORGETFUL = {"forget_bias": -2.0}
 """A controller that starts without a memory of its own has to use the tape."""
 SMOOTH = {"schedule": "cosine", "average": 0.998, "early_stop": False}
@@ -129,10 +131,17 @@ COPY_FEEDFORWARD = SMOOTH | {
 }
 REPEAT = SMOOTH | BY_NORM | {"learning_rate": 7e-4, "episodes": 50_000, "slots": (16, 128)}
 PULSES = REPEAT | {
-    "learning_rate": 5e-4,
-    "episodes": 80_000,
+    "optimiser": "adam",
+    "learning_rate": 2e-3,
+    "episodes": 100_000,
     "slots": (32, 128),
     "model_options": {"order": "read_then_write"},
+}
+REPEAT_FEEDFORWARD = REPEAT | {
+    "learning_rate": 5e-4,
+    "episodes": 240_000,
+    "slots": (40, 128),
+    "model_options": READ_FIRST | BY_CONTENT | ADDRESSES | {"strength_bias": 5.0},
 }
 RECALL = SMOOTH | {
     "learning_rate": 2e-4,
@@ -156,15 +165,14 @@ NGRAMS = (
     }
 )
 NGRAMS_FEEDFORWARD = NGRAMS | {
-    "episodes": 440_000,
+    "clip_at": 0.3,
+    "episodes": 400_000,
     "batch_size": 4,
-    "curriculum": {"lowest_order": 2},
-    "curriculum_share": 0.5,
-    "model_options": READ_FIRST | BY_CONTENT | {"initial_memory": "random", "initial_memory_scale": 1.0},
+    "model_options": READ_FIRST | BY_CONTENT | ADDRESSES | {"add_activation": "linear", "strength_bias": 3.0},
 }
 SORT = SMOOTH | {
     "learning_rate": 5e-4,
-    "episodes": 960_000,
+    "episodes": 480_000,
     "batch_size": 6,
     "curriculum": {"items": [2, 20]},
     "curriculum_share": 0.6,
@@ -175,9 +183,9 @@ SURE: dict[str, dict[str, Any]] = {
     "copy-ntm-lstm": COPY,
     "copy-ntm-feedforward": COPY_FEEDFORWARD,
     "repeat-copy-ntm-lstm": REPEAT | {"model_options": FORGETFUL},
-    "repeat-copy-ntm-feedforward": REPEAT,
+    "repeat-copy-ntm-feedforward": REPEAT_FEEDFORWARD,
     "repeat-copy-pulses-ntm-lstm": PULSES,
-    "repeat-copy-pulses-ntm-feedforward": PULSES,
+    "repeat-copy-pulses-ntm-feedforward": REPEAT_FEEDFORWARD,
     "associative-recall-ntm-lstm": RECALL,
     "associative-recall-ntm-feedforward": RECALL_FEEDFORWARD,
     "ngrams-ntm-lstm": NGRAMS,
@@ -187,7 +195,7 @@ SURE: dict[str, dict[str, Any]] = {
 
 
 # A lesson of a recipe that makes no sense without the task's own value of another option.
-GOES_WITH = {"lowest_order": "order", "items": "outputs"}
+GOES_WITH = {"items": "outputs"}
 
 
 def preset_name(task: str, machine: str, task_options: dict[str, Any]) -> str:

@@ -40,15 +40,12 @@ class NGrams(Task):
     """The dynamic N-grams task.
 
     length: bits in a sequence. order: N, so that a context has N - 1 bits. scored: "all" bits, or "after_context" those
-    without the first N - 1, which nobody can predict. Not in the paper, and meant for curricula: lowest_order, with
-    which each row draws its own order from there to N. Its table then repeats itself: the best predictor of order N is
-    still right, but takes longer to learn a table than one that knows the order.
+    without the first N - 1, which nobody can predict.
     """
 
     length: Size = 200
     order: int = 6
     scored: Literal["all", "after_context"] = "all"
-    lowest_order: int | None = None
 
     name: ClassVar[str] = "ngrams"
     limits: ClassVar[Mapping[str, int]] = {"length": 1}
@@ -59,10 +56,6 @@ class NGrams(Task):
         at_least("order", self.order, 1)
         if self.order > MAX_ORDER:
             raise ValueError(f"order is {self.order}, but tables are drawn up to {MAX_ORDER}: give a smaller one.")
-        if self.lowest_order is not None:
-            at_least("lowest_order", self.lowest_order, 1)
-            if self.lowest_order > self.order:
-                raise ValueError(f"lowest_order is {self.lowest_order}, but order is {self.order}: give at most that.")
         one_of("scored", self.scored, ("all", "after_context"))
         super().__post_init__()
 
@@ -91,10 +84,6 @@ class NGrams(Task):
     def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         lengths = row_sizes(draws, rows, sizes["length"])
         table = arcsine(draws.uniform(rows, 2 ** (self.order - 1)))  # [*lead, B, contexts]
-        if self.lowest_order is not None:
-            orders = draws.integers(rows, 1, self.lowest_order, self.order)  # [*lead, B, 1]
-            known = torch.arange(table.shape[-1], device=table.device).bitwise_and((1 << (orders - 1)) - 1)
-            table = table.gather(-1, known)
         words = draws.words(rows, int(lengths.max()))
         bits = self._follow((table * 2.0**32).long(), words.movedim(-1, 0).unsqueeze(-1).contiguous())
         bits = bits.squeeze(-1).movedim(0, -2)  # [*lead, T, B]

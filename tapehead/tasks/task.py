@@ -5,7 +5,6 @@ Every row of a batch has its own sizes. T is the longest row of the call, and wh
 in inputs, targets and mask: a row's content does not depend on who else is in the batch.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,9 +37,6 @@ class Batch(NamedTuple):
 class Task(ABC):
     """Base of the tasks. Fields named in `limits` are sizes: the training distribution, which `sample` can override."""
 
-    noise: float = 0.0
-    """What is added to every input at every step is drawn from within +- this; nothing in the paper."""
-
     name: ClassVar[str]
     limits: ClassVar[Mapping[str, int]]  # the sizes, each with the least that it can be
     generalisation: ClassVar[tuple[dict[str, int], ...]] = ({},)  # the sizes to evaluate at; {}: those of training
@@ -48,8 +44,6 @@ class Task(ABC):
     paired: ClassVar[bool] = False  # whether that cost is the gap to the best possible on the same sequences
 
     def __post_init__(self) -> None:
-        if isinstance(self.noise, bool) or not isinstance(self.noise, int | float) or not 0 <= self.noise < math.inf:
-            raise ValueError(f"noise is {self.noise!r}, but must be a number of at least 0: give 0 for none.")
         self.ranges()
 
     @property
@@ -71,9 +65,7 @@ class Task(ABC):
         """The batch at the stream's address: pure in address and sizes, whatever the stream has drawn before."""
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, but a batch has at least 1 row: give a positive number.")
-        draws = stream.rewind()
-        batch = self._draw(draws, batch_size, self.ranges(**sizes))
-        return batch if self.noise == 0 else _with_noise(batch, draws, self.noise)
+        return self._draw(stream.rewind(), batch_size, self.ranges(**sizes))
 
     @abstractmethod
     def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
@@ -102,17 +94,6 @@ class Task(ABC):
         """The least cost in bits that a predictor can hope for on these sequences, [*lead, B]; zero if nothing is left
         to chance."""
         return torch.zeros(batch.lengths.shape, dtype=torch.float64, device=batch.lengths.device)
-
-
-def _with_noise(batch: Batch, draws: Stream, size: float) -> Batch:
-    """Uniform noise on the inputs, a byte for each: nothing is rounded but the sum, so any device gives the same."""
-    *lead, steps, rows, channels = batch.inputs.shape
-    words = draws.words(rows, -(-steps * channels // 4))
-    bytes_ = ((words.unsqueeze(-1) >> torch.arange(0, 32, 8, device=words.device)) & 0xFF).flatten(-2)
-    noise = (bytes_[..., : steps * channels].float() - 127.5) * (size / 127.5)
-    noise = noise.view(*lead, rows, steps, channels).transpose(-3, -2)
-    inside = clock(steps, words.device) < batch.lengths.unsqueeze(-2)  # [*lead, T, B]
-    return batch._replace(inputs=batch.inputs + noise * inside.unsqueeze(-1))
 
 
 def size_range(name: str, size: Size, least: int) -> Range:
