@@ -101,3 +101,10 @@ def test_seeds_that_leave_do_not_disturb_those_that_stay():
     place = config.seeds.index(7)
     ours = {name: tensor[place : place + 1] for name, tensor in everyone.population.tensors().items()}
     assert same(ours, alone.population.tensors()) == []
+
+
+def test_running_ahead_of_the_records_changes_no_bit():
+    straight, walked = trained(CONFIG, 6), Trainer(CONFIG)
+    assert list(walked.walk()) == [False] * 5 + [True]
+    assert same(straight.population.tensors(), walked.population.tensors()) == []
+    assert straight.metrics == walked.metrics

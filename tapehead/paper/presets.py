@@ -152,7 +152,7 @@ RECALL = SMOOTH | {
 RECALL_FEEDFORWARD = (
     RECALL
     | BY_NORM
-    | {"learning_rate": 3e-4, "episodes": 120_000, "slots": (28, 128), "curriculum": {"density": [0.1, 0.9]}}
+    | {"learning_rate": 3e-4, "episodes": 240_000, "slots": (28, 128), "curriculum": {"density": [0.1, 0.9]}}
 )
 NGRAMS = (
     SMOOTH
@@ -166,7 +166,7 @@ NGRAMS = (
 )
 NGRAMS_FEEDFORWARD = NGRAMS | {
     "clip_at": 0.3,
-    "episodes": 400_000,
+    "episodes": 480_000,
     "batch_size": 4,
     "model_options": READ_FIRST | BY_CONTENT | ADDRESSES | {"add_activation": "linear", "strength_bias": 3.0},
 }
