@@ -27,6 +27,9 @@ inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 template <class T> T __ldg(const T* p) { return *p; }
 template <class T> T __ldcs(const T* p) { return *p; }
 template <class T> void __stcs(T* p, T value) { *p = value; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __int_as_float(int bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 
 namespace fibres {

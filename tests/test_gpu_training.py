@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gpu
 
 CONFIG = RunConfig(
     task="copy",
-    model_options={"controller_size": 20, "memory_slots": 32},
+    model_options={"controller_size": 21, "memory_slots": 32},  # 6,593 parameters: not a multiple of four
     seeds=tuple(range(5, 16)),
     episodes=600,
     schedule="cosine",
@@ -71,7 +71,12 @@ def test_a_look_at_the_machines_between_blocks_changes_no_bit():
         for rows in range(7, 7 + MOST_STARTS):
             looked_at.model._population_start({}, batch.inputs[:, :1].expand(-1, rows, -1).unsqueeze(0), None)
         assert all(key[0] == 1 for key in looked_at.model._constant_starts)  # what the graph reads has been dropped
-        starts = [torch.full_like(part, float("nan")) for part in straight.model.constants() for _ in range(50)]
+        starts = [
+            torch.full_like(part, float("nan"))
+            for part in straight.model.constants()
+            if part.is_floating_point()
+            for _ in range(50)
+        ]
         del starts  # NaN wherever memory of its size was given back
         looked_at.block()
     assert same(straight.population.tensors(), looked_at.population.tensors()) == []
@@ -104,7 +109,11 @@ def test_seeds_that_leave_do_not_disturb_those_that_stay():
 
 
 def test_running_ahead_of_the_records_changes_no_bit():
-    straight, walked = trained(CONFIG, 6), Trainer(CONFIG)
-    assert list(walked.walk()) == [False] * 5 + [True]
+    config = dataclasses.replace(CONFIG, episodes=1600)
+    straight, walked = Trainer(config), Trainer(config)
+    for _ in walked.walk():
+        straight.block()
+        assert torch.equal(straight.population.kept, walked.population.kept)
+    assert torch.isfinite(straight.population.kept_cost).all()
     assert same(straight.population.tensors(), walked.population.tensors()) == []
     assert straight.metrics == walked.metrics

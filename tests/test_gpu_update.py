@@ -11,26 +11,61 @@ def test_source_has_the_constants() -> None:
     assert "constexpr float GRAVES_DECAY = 0.95f;" in gpu.source()
 
 
-@pytest.mark.parametrize(("size", "average"), [(33_000, 0.9), (33_001, 0.0)])  # several rounds of a block's threads
+SEEDS = 5  # with an odd size they begin at every remainder of four
+
+
+@pytest.mark.parametrize(("size", "average"), [(3 * gpu.PART, 0.9), (2 * gpu.PART - 1, 0.0), (gpu.PART + 2, 0.9)])
 @pytest.mark.parametrize("optimiser", ["graves", "adam"])
 @pytest.mark.parametrize("clip", ["none", "elementwise", "norm"])
 def test_agrees_with_the_reference_and_skips_what_is_not_finite(
     optimiser: Optimiser, clip: Clip, size: int, average: float, device: torch.device
 ) -> None:
     rule = UpdateRule(optimiser, clip, clip_at=0.5, average=average)
-    start = torch.randn(3, size, device=device)
+    start, gradients, costs = draw(size, device)
     ours, exact = UpdateState(rule, start.clone()), UpdateState(rule, start.double())
-    for step in range(4):
-        gradient, costs = torch.randn(3, size, device=device), torch.rand(3, 2, device=device)
+    for step, gradient in enumerate(gradients):
         if step == 2:
-            gradient[1, 700] = torch.inf
+            gradient[1, 7 * size // 10] = torch.inf
             costs[2, 1] = torch.nan
+        else:
+            costs[2, 1] = 1.0
         rate = torch.tensor([1e-2], device=device) if step == 3 else 1e-2
         skipped = gpu.update(rule, ours, gradient, costs, rate)
         wanted = reference.update(rule, exact, gradient.double(), costs.double(), 1e-2)
         assert torch.equal(skipped, wanted)
-        assert skipped.tolist() == ([False, True, True] if step == 2 else [False] * 3)
+        assert skipped.tolist() == [step == 2 and seed in (1, 2) for seed in range(SEEDS)]
     for name, tensor in ours.tensors(rule).items():
         torch.testing.assert_close(
             tensor.double(), exact.tensors(rule)[name].double(), rtol=3e-6, atol=1e-6
         )  # seen: 4e-7 beyond 1e-6 of it
+
+
+@pytest.mark.parametrize("size", [1, 3, gpu.PART - 3, gpu.PART - 2, gpu.PART - 1, gpu.PART, gpu.PART + 1, gpu.PART + 2])
+@pytest.mark.parametrize("optimiser", ["graves", "adam"])
+def test_a_seed_alone_is_the_seed_among_others(optimiser: Optimiser, size: int, device: torch.device) -> None:
+    rule = UpdateRule(optimiser, "norm", clip_at=0.5, average=0.9)
+    start, gradients, costs = draw(size, device)
+    everyone = UpdateState(rule, start.clone())
+    alone = [UpdateState(rule, start[seed : seed + 1].clone()) for seed in range(SEEDS)]
+    for gradient in gradients:
+        gpu.update(rule, everyone, gradient, costs, 1e-2)
+        for seed, state in enumerate(alone):  # a gradient that does not begin at 16 bytes is taken too
+            gpu.update(rule, state, gradient[seed : seed + 1], costs[seed : seed + 1], 1e-2)
+    for seed, state in enumerate(alone):
+        for name, tensor in state.tensors(rule).items():
+            assert torch.equal(tensor, everyone.tensors(rule)[name][seed : seed + 1]), name
+
+
+def test_a_state_that_begins_elsewhere_is_refused(device: torch.device) -> None:
+    rule = UpdateRule("graves", "none")
+    start, gradients, costs = draw(33, device)
+    state = UpdateState(rule, start).part(slice(1, SEEDS))
+    with pytest.raises(ValueError, match="begin at 16 bytes"):
+        gpu.update(rule, state, gradients[0][1:], costs[1:], 1e-2)
+
+
+def draw(size: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Weights [SEEDS, size], four gradients of them, and costs [SEEDS, 2]."""
+    rng = torch.Generator().manual_seed(size)
+    drawn = torch.randn(5, SEEDS, size, generator=rng).to(device)
+    return drawn[0], drawn[1:], torch.rand(SEEDS, 2, generator=rng).to(device)

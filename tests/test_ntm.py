@@ -351,7 +351,8 @@ def test_parameters_do_not_grow_with_the_tape():
     starts = {"initial_memory": ["learned", "random", "addresses"], "initial_weightings": ["learned", "spread"]}
     for name, values in starts.items():
         for value in values:
-            counts = {sum(p.numel() for p in build(memory_slots=n, **{name: value}).parameters()) for n in (2, 8)}
+            options = {name: value, "memory_width": 7}
+            counts = {sum(p.numel() for p in build(memory_slots=n, **options).parameters()) for n in (2, 50)}
             assert len(counts) == 1
 
 
@@ -702,9 +703,12 @@ def test_starts_are_as_documented():
     assert 0.05 < read.memory.abs().max() <= 0.1
     large = drawn("reference", initial_memory="random", initial_memory_scale=1.0).initial_state(1)
     assert_same(large.memory, read.memory * 10, 1e-15)
-    numbered = drawn("reference", initial_memory="addresses", initial_memory_scale=0.5, memory_width=4).initial_state(1)
-    assert numbered.memory[0, 5].tolist() == [0.5, -0.5, 0.5, 0.0]  # five is 101, and seven slots have three digits
-    assert len(numbered.memory[0].unique(dim=0)) == 7
+    numbered = {"initial_memory": "addresses", "initial_memory_scale": 0.5, "memory_width": 9}
+    short, long = (drawn("reference", **numbered, memory_slots=n).initial_state(1).memory[0] for n in (7, 300))
+    assert short[5].tolist() == [0.5, -0.5, 0.5, -0.5, -0.5, -0.5, -0.5, 0.0, 0.0]  # five is 101
+    assert torch.equal(long[:7], short)
+    assert len(long.unique(dim=0)) == 128
+    assert torch.equal(long[128:256], long[:128])  # where the digits end
 
 
 def test_biases_start_where_the_options_say():
@@ -735,7 +739,7 @@ def test_biases_start_where_the_options_say():
         ({"controller": "lstn"}, ValueError, "unknown controller 'lstn'.*'lstm'"),
         ({"order": "write_first"}, ValueError, "unknown order 'write_first'.*read_then_write, write_then_read"),
         ({"initial_memory": "const"}, ValueError, "unknown initial_memory 'const'.*'constant'"),
-        ({"initial_memory": "addresses", "memory_slots": 17, "memory_width": 4}, ValueError, "17 slots have 5 digits"),
+        ({"initial_memory": "addresses", "memory_width": 6}, ValueError, "'addresses'.*7 digits.*memory_width is 6"),
         ({"memory_slots": 0}, ValueError, "memory_slots is 0.*at least 1"),
         ({"memory_width": 2.5}, ValueError, "memory_width is 2.5.*whole number"),
         ({"num_heads": True}, ValueError, "num_heads is True.*whole number"),

@@ -225,7 +225,7 @@ def test_selection_and_return(optimiser):
     reference.update(rule, part, gradient_of(1, 5, 7)[index], torch.ones(2, 1, dtype=F64), 1e-2)
     for name, value in state.tensors(rule).items():
         assert torch.equal(value, before.tensors(rule)[name])  # a selection is a copy
-    state.put(rule, index, part)
+    state.put(index, part)
     for name, value in state.tensors(rule).items():
         assert torch.equal(value[index], part.tensors(rule)[name])
         assert torch.equal(value[[0, 2, 3]], before.tensors(rule)[name][[0, 2, 3]])

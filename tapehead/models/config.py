@@ -25,6 +25,8 @@ InitialWeightings = Literal["first", "spread", "uniform", "learned"]
 InitialReads = Literal["zeros", "learned", "memory"]
 InitialController = Literal["zeros", "learned"]
 
+ADDRESS_DIGITS = 7  # enough for the paper's 128 slots; on a longer tape the numbers begin again
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NTMConfig:
@@ -53,7 +55,7 @@ class NTMConfig:
     initial_memory: InitialMemory = "constant"
     """constant: `initial_memory_value` everywhere; learned: one learned row for all slots. By the others slots can be
     told apart. random: a fixed pattern of numbers within +- `initial_memory_scale`; addresses: every slot begins with
-    its own number in binary, the lowest digit first, as +- `initial_memory_scale`, and zeros behind it."""
+    its own number in seven binary digits, the lowest first, as +- `initial_memory_scale`, and zeros behind them."""
     initial_memory_value: float = 1e-6
     """Collier and Beel (2018) found a small constant to be the most reliable start."""
     initial_memory_scale: float = 0.1
@@ -124,11 +126,10 @@ class NTMConfig:
             raise ValueError(f"write_gate is {self.write_gate!r}, but it must be True or False.")
         if self.interface_clip is not None and not self.interface_clip > 0:
             raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for none.")
-        digits = (self.memory_slots - 1).bit_length()
-        if self.initial_memory == "addresses" and digits > self.memory_width:
+        if self.initial_memory == "addresses" and self.memory_width < ADDRESS_DIGITS:
             raise ValueError(
-                f"memory_width is {self.memory_width}, but the addresses of {self.memory_slots} slots have {digits} "
-                f"digits: give a width of at least {digits}."
+                f"initial_memory is 'addresses', which have {ADDRESS_DIGITS} digits, but memory_width is "
+                f"{self.memory_width}: give a larger width, or another initial memory."
             )
         if self.shift == "scalar" and self.shift_range < 1:
             raise ValueError("shift_range is 0, but a scalar shift needs a range of at least 1.")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tapehead import equations
 from tapehead.kernels.ntm_scan.contract import ScanState
-from tapehead.models.config import NTMConfig
+from tapehead.models.config import ADDRESS_DIGITS, NTMConfig
 from tapehead.streams import stream
 
 
@@ -88,10 +88,9 @@ def _random(slots: int, width: int, device: torch.device) -> Tensor:
 
 def _addresses(slots: int, width: int, device: torch.device) -> Tensor:
     """The number of each slot in binary, the lowest digit first, as +- 1, and zeros behind it; float64 [N, M]."""
-    digits = (slots - 1).bit_length()
-    places = torch.arange(digits, device=device)
+    numbers, places = torch.arange(slots, device=device), torch.arange(ADDRESS_DIGITS, device=device)
     pattern = torch.zeros(slots, width, dtype=torch.float64, device=device)
-    pattern[:, :digits] = 2.0 * ((torch.arange(slots, device=device).unsqueeze(-1) >> places) & 1) - 1
+    pattern[:, :ADDRESS_DIGITS] = 2.0 * ((numbers.unsqueeze(-1) >> places) & 1) - 1
     return pattern
 
 

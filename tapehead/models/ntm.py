@@ -293,11 +293,12 @@ class NTM(Machine, SequenceModel):
         if learned or not (slots is None or self.config.initial_weightings == "first"):
             return start(learned, slots=slots), self._full_slots(seeds, batch, inputs) if slots is None else slots
         key = (seeds, batch, inputs.device, inputs.dtype)
-        if key not in self._constant_starts:  # worth keeping: it is the same every update
-            if len(self._constant_starts) == MOST_STARTS:
-                del self._constant_starts[next(iter(self._constant_starts))]  # the oldest
-            self._constant_starts[key] = (start({}, slots=None), self._full_slots(seeds, batch, inputs))
-        state, full = self._constant_starts[key]
+        # worth keeping: it is the same every update
+        made = self._constant_starts.pop(key, None) or (start({}, slots=None), self._full_slots(seeds, batch, inputs))
+        self._constant_starts[key] = made  # the last used is the last to go
+        if len(self._constant_starts) > MOST_STARTS:
+            del self._constant_starts[next(iter(self._constant_starts))]
+        state, full = made
         return state, full if slots is None else slots
 
     def _full_slots(self, seeds: int, batch: int, like: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 Legend: K updates of a block, S seeds, B batch.
 
 All randomness is addressed by (seed, name, update), so a run that is resumed draws what it would have drawn. Blocks
-begin at multiples of BLOCK; records, metrics, checkpoints and stops happen between blocks only.
+begin at multiples of BLOCK; checkpoints and stops happen between blocks only. A GPU does not wait for the records: it
+has the next block to work on while one is recorded, so that a stop may come a block later.
 """
 
 import json
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from tapehead.kernels import dispatch
-from tapehead.kernels.update.contract import UpdateRule, UpdateState
+from tapehead.kernels.update.contract import UpdateRule
 from tapehead.models import SequenceModel, make_model
 from tapehead.streams import stream
 from tapehead.tasks import Batch, Task, make_task
@@ -49,11 +50,13 @@ class Fetched:
     """A tensor on its way to the CPU, from the moment when this is made: later work of the device is not waited for."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self._here, self._arrived = tensor, None
+        self._arrived: torch.cuda.Event | None = None
         if tensor.is_cuda:
             self._here = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
             self._here.copy_(tensor, non_blocking=True)
             self._arrived = torch.cuda.current_stream(tensor.device).record_event()
+        else:
+            self._here = tensor.cpu()
 
     def get(self) -> Tensor:
         if self._arrived is not None:
@@ -66,7 +69,7 @@ class _Launched(NamedTuple):
 
     span: range
     seeds: list[int]
-    before: UpdateState
+    start: Tensor  # the weights before it, [S, P]
     excess: Fetched  # [K, S, B] in bits over the best possible
     skipped: Fetched  # updates [S]
 
@@ -113,15 +116,21 @@ class Trainer:
         asked for that, where seeds may leave, and at the end.
         """
         end = self.config.updates if end is None else min(end, self.config.updates)
-        launched = None
-        while launched is not None or (self.updates < end and not self.finished):
-            launched = launched or self._launch(self.updates, min(BLOCK, end - self.updates))
-            following = launched.span.stop
-            alone = hold() or self.config.early_stop or following >= end or not self.asynchronous
-            ahead = None if alone else self._launch(following, min(BLOCK, end - following))
-            self._settle(launched, ahead)
-            launched = ahead
-            yield ahead is None
+        ahead: _Launched | None = None
+        try:
+            while ahead is not None or (self.updates < end and not self.finished):
+                launched, ahead = ahead, None
+                if launched is None:
+                    launched = self._launch(self.updates, min(BLOCK, end - self.updates))
+                following = launched.span.stop
+                alone = hold() or self.config.early_stop or following >= end or not self.asynchronous
+                if not alone:
+                    ahead = self._launch(following, min(BLOCK, end - following))
+                self._settle(launched, ahead)
+                yield ahead is None
+        finally:  # who leaves early finds records and weights of the same block
+            if ahead is not None:
+                self._settle(ahead, None)
 
     def _launch(self, first: int, updates: int = BLOCK) -> "_Launched":
         """Ask for the updates from `first` on, and for what is to be recorded of them."""
@@ -132,14 +141,14 @@ class Trainer:
         costs, skipped = self._step(self.population, data, slots, [self.config.rate(update) for update in span])
         excess = excess_bits(self._teaching(first), data, costs)
         skipped = skipped | self.population.put_back_broken(before)
-        return _Launched(span, seeds, before, Fetched(excess), Fetched(skipped.sum(dim=0)))
+        return _Launched(span, seeds, before.weights, Fetched(excess), Fetched(skipped.sum(dim=0)))
 
     def _settle(self, launched: "_Launched", ahead: "_Launched | None") -> None:
         """Record a block; `ahead` is the one after it, if that is under way."""
         if 0 < launched.span.start == self.config.taught_updates:
             self.population.forget_window()  # no sequence of a curriculum that has ended counts
         self.updates = launched.span.stop
-        weights = self.population.working if ahead is None else ahead.before
+        weights = self.population.working.weights if ahead is None else ahead.start
         self._record(launched.seeds, launched.excess.get(), launched.skipped.get(), weights)
 
     def _teaching(self, update: int) -> Task:
@@ -185,7 +194,7 @@ class Trainer:
         source = stream(seeds, "training/slots", updates, device=self.device)
         return source.integers(self.config.batch_size, 1, *self.config.slots).squeeze(-1)  # [K, S, B]
 
-    def _record(self, seeds: list[int], excess: Tensor, skipped: Tensor, weights: UpdateState) -> None:
+    def _record(self, seeds: list[int], excess: Tensor, skipped: Tensor, weights: Tensor) -> None:
         """excess [K, S, B] in bits over the best possible, skipped updates [S], the weights that came of it."""
         episodes = self.updates * self.config.batch_size
         # [S, K * B], in order of time; contiguous, because sums of other layouts are rounded in another order

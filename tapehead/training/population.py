@@ -46,7 +46,7 @@ class Population:
     def write_back(self) -> None:
         """Bring the working copy home, before the whole state is read."""
         if self.working is not self.state:
-            self.state.put(self.rule, self.index.to(self.state.parameters.device), self.working)
+            self.state.put(self.index.to(self.state.parameters.device), self.working)
 
     def costs_and_gradient(self, batch: Batch, slots: Tensor | None, group: slice = EVERYONE) -> tuple[Tensor, Tensor]:
         """Of the active seeds, or of a group of them: costs [A, B] in nats, gradient [A, P]."""
@@ -58,7 +58,8 @@ class Population:
     ) -> tuple[Tensor, Tensor]:
         """One update: costs [A, B] in nats, and which seeds [A] were skipped."""
         costs, gradient = self.costs_and_gradient(batch, slots, group)
-        return costs, self._update(self.rule, self.working.part(group), gradient, costs, rate)
+        working = self.working if group is EVERYONE else self.working.part(group)
+        return costs, self._update(self.rule, working, gradient, costs, rate)
 
     def snapshot(self) -> UpdateState:
         """A copy of the active seeds' weights and optimiser state."""
@@ -87,17 +88,16 @@ class Population:
         """Judge by what comes from here on."""
         self.recent.fill_(float("inf"))
 
-    def judge(self, episodes: int, threshold: float, early_stop: bool, weights: UpdateState) -> None:
+    def judge(self, episodes: int, threshold: float, early_stop: bool, weights: Tensor) -> None:
         """Keep the best weights (those at the lowest mean of a full window), note who is solved, and let them go.
 
-        `weights` are those after the episodes that were recorded last; the working copy may have gone on.
+        `weights` [A, P] are those after the episodes that were recorded last; the working copy may have gone on.
         """
         mean = self.recent[self._rows].mean(dim=1)  # infinite until a window is full
         better = mean < self.kept_cost[self.index]
         rows = better.nonzero().squeeze(-1)
         if len(rows):
-            source = weights.parameters if weights.average is None else weights.average
-            self.kept[self.index[rows].to(self.kept.device)] = source[rows.to(source.device)]
+            self.kept[self.index[rows].to(self.kept.device)] = weights[rows.to(weights.device)]
             self.kept_cost[self.index[rows]] = mean[rows]
         solved = (mean < threshold) & (self.solved_at[self.index] < 0)
         self.solved_at[self.index[solved]] = episodes
@@ -109,7 +109,7 @@ class Population:
     def delivered(self) -> Tensor:
         """The weights that a run stands for, [S, P]: the kept ones, or those of now for a seed that has none yet."""
         self.write_back()
-        latest = self.state.parameters if self.state.average is None else self.state.average
+        latest = self.state.weights
         has_kept = torch.isfinite(self.kept_cost).unsqueeze(-1).to(latest.device)
         return torch.where(has_kept, self.kept, latest)
 

@@ -18,11 +18,8 @@ REPLAYED = 10
 PATIENCE = 10
 """How often so many updates of one shape run one by one before they are captured: for one block."""
 
-GROUPS = 2
-"""Groups of seeds side by side in a graph: while one waits for memory in its update, the other computes its scan."""
-
 ALIGNED = 4
-"""A group begins at a multiple of so many seeds, and so of 16 bytes, whatever the number of parameters."""
+"""A group of seeds begins at a multiple of so many, and so of 16 bytes, whatever the number of parameters."""
 
 Costs = tuple[Tensor, Tensor]
 Stepper = Callable[[Population, Batch, Tensor | None, list[float]], Costs]
@@ -90,9 +87,13 @@ def _part(
 
 
 def groups_of(seeds: int) -> list[slice]:
-    """All seeds in up to GROUPS groups of nearly one size."""
-    step = -(-seeds // (GROUPS * ALIGNED)) * ALIGNED
-    return [slice(first, min(first + step, seeds)) for first in range(0, seeds, step)]
+    """Two groups that a graph runs side by side; few seeds are one.
+
+    The scan waits for its own steps and the update for memory, and one group can do one while the other does the other:
+    kernels/ntm_scan/README-gpu.md has what that gains.
+    """
+    middle = seeds // 2 // ALIGNED * ALIGNED
+    return [slice(0, middle), slice(middle, seeds)] if middle else [slice(0, seeds)]
 
 
 class _Graph:

@@ -62,6 +62,14 @@ class UpdateState:
         named |= dict(zip(MOMENTS[rule.optimiser], self.moments, strict=True))
         return named if self.average is None else named | {"average": self.average}
 
+    @property
+    def weights(self) -> Tensor:
+        """What the state stands for, [S, P]: the average, if there is one."""
+        return self.parameters if self.average is None else self.average
+
+    def _all(self) -> list[Tensor]:
+        return [self.parameters, self.applied, *self.moments, *([] if self.average is None else [self.average])]
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> "UpdateState":
         other = copy.copy(self)
         other.parameters, other.applied = change(self.parameters), change(self.applied)
@@ -80,10 +88,10 @@ class UpdateState:
         """A copy of the seeds `index`."""
         return self._each(lambda tensor: tensor[index])
 
-    def put(self, rule: UpdateRule, index: Tensor, part: "UpdateState") -> None:
+    def put(self, index: Tensor, part: "UpdateState") -> None:
         """Write a selection back."""
-        for name, tensor in self.tensors(rule).items():
-            tensor[index] = part.tensors(rule)[name]
+        for here, there in zip(self._all(), part._all(), strict=True):
+            here[index] = there
 
 
 Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, "float | Tensor"], Tensor]

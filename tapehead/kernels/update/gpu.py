@@ -28,7 +28,7 @@ class Arguments(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("parameters", "first", "second", "third", "average", "gradient")),
         *((name, ctypes.c_void_p) for name in ("costs", "rate_tensor", "seen", "counts", "applied", "skipped")),
         ("size", ctypes.c_longlong),
-        *((name, ctypes.c_int) for name in ("seeds", "batch", "parts", "adam", "clip")),
+        *((name, ctypes.c_int) for name in ("batch", "parts", "adam", "clip")),
         *((name, ctypes.c_float) for name in ("clip_at", "decay_of_average", "rate")),
     ]
 
@@ -64,6 +64,8 @@ def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor
         raise ValueError("the GPU update takes four values at a time, and needs its state to begin at 16 bytes.")
     seeds, size = parameters.shape
     gradient, costs = gradient.contiguous(), costs.contiguous()
+    if gradient.data_ptr() % 16:
+        gradient = gradient.clone()
     parts = -(-size // PART)
     seen, counts = parameters.new_empty(seeds, parts), torch.empty_like(state.applied)
     skipped = torch.empty(seeds, dtype=torch.bool, device=parameters.device)
@@ -74,7 +76,7 @@ def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor
         gradient=gradient.data_ptr(), costs=costs.data_ptr(),
         rate_tensor=rate.data_ptr() if isinstance(rate, Tensor) else None,
         seen=seen.data_ptr(), counts=counts.data_ptr(), applied=state.applied.data_ptr(), skipped=skipped.data_ptr(),
-        size=size, seeds=seeds, batch=costs.shape[1], parts=parts,
+        size=size, batch=costs.shape[1], parts=parts,
         adam=int(rule.optimiser == "adam"), clip=CLIPS[rule.clip], clip_at=rule.clip_at,
         decay_of_average=rule.average, rate=0.0 if isinstance(rate, Tensor) else rate,
     )  # fmt: skip

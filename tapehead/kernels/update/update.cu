@@ -20,7 +20,7 @@ struct Arguments {
   long long* applied;                                    // [S]
   bool* skipped;                                         // [S]
   long long size;                                        // P
-  int seeds, batch, parts, adam, clip;
+  int batch, parts, adam, clip;
   float clip_at, decay_of_average, rate;
 };
 
@@ -48,7 +48,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_look(const __grid_c
       sum += g * g;
     }
   }
-  for (int b = blockIdx.x * THREADS + threadIdx.x; b < a.batch; b += a.parts * THREADS) good = good && finite(a.costs[seed * (long long)a.batch + b]);
+  const float* costs = a.costs + seed * (long long)a.batch;
+  for (int b = blockIdx.x * THREADS + threadIdx.x; b < a.batch; b += a.parts * THREADS) good = good && finite(costs[b]);
   for (int bit = 16; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, bit);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
   good = __syncthreads_and(good);
@@ -64,25 +65,29 @@ struct Step {
   float scale, limit, rate, unbias_first, unbias_second, decay_of_average;
   bool adam;
 };
-// One parameter: gradient g, weight w, the moments in order, and the moving average.
+// One parameter: gradient g, weight w, the moments in order, and the moving average. Where a product is added to is
+// written out, because the compiler's choice may differ between two places of this text, and a seed's place among others
+// decides by which of them it goes.
 __device__ __forceinline__ void apply(const Step& s, float g, float& w, float& first, float& second, float& third, float& average) {
-  g = fminf(fmaxf(g * s.scale, -s.limit), s.limit);
+  g = fminf(fmaxf(__fmul_rn(g, s.scale), -s.limit), s.limit);
   if (s.adam) {
-    first = ADAM_BETA_1 * first + (1.0f - ADAM_BETA_1) * g;
-    second = ADAM_BETA_2 * second + (1.0f - ADAM_BETA_2) * g * g;
-    w -= s.rate * (first * s.unbias_first) / (sqrtf(second * s.unbias_second) + ADAM_EPSILON);
+    first = __fmaf_rn(ADAM_BETA_1, first, __fmul_rn(1.0f - ADAM_BETA_1, g));
+    second = __fmaf_rn(ADAM_BETA_2, second, __fmul_rn(__fmul_rn(1.0f - ADAM_BETA_2, g), g));
+    const float root = __fadd_rn(sqrtf(__fmul_rn(second, s.unbias_second)), ADAM_EPSILON);
+    w = __fadd_rn(w, -(__fmul_rn(s.rate, __fmul_rn(first, s.unbias_first)) / root));
   } else {
-    first = GRAVES_DECAY * first + (1.0f - GRAVES_DECAY) * g * g;
-    second = GRAVES_DECAY * second + (1.0f - GRAVES_DECAY) * g;
-    third = GRAVES_MOMENTUM * third - s.rate * g / sqrtf(fmaxf(first - second * second, 0.0f) + GRAVES_EPSILON);
-    w += third;
+    first = __fmaf_rn(GRAVES_DECAY, first, __fmul_rn(__fmul_rn(1.0f - GRAVES_DECAY, g), g));
+    second = __fmaf_rn(GRAVES_DECAY, second, __fmul_rn(1.0f - GRAVES_DECAY, g));
+    const float root = sqrtf(__fadd_rn(fmaxf(__fmaf_rn(-second, second, first), 0.0f), GRAVES_EPSILON));
+    third = __fmaf_rn(GRAVES_MOMENTUM, third, -(__fmul_rn(s.rate, g) / root));
+    w = __fadd_rn(w, third);
   }
-  average = s.decay_of_average * average + (1.0f - s.decay_of_average) * w;
+  average = __fmaf_rn(s.decay_of_average, average, __fmul_rn(1.0f - s.decay_of_average, w));
 }
 
 // Four neighbouring values of everything. What no other kernel reads passes through the cache without staying there.
 struct Four {
-  float4 gradient, weight, first, second, third, average;
+  float4 gradient, weight, first, second, third = make_float4(0, 0, 0, 0), average = make_float4(0, 0, 0, 0);
 
   __device__ __forceinline__ void load(const Arguments& a, long long at) {
     gradient = *(const float4*)(a.gradient + at);
@@ -152,7 +157,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_
     } else {  // a seed's first or last few, beside a neighbour's
       for (long long one = max(at, offset); one < min(at + 4, end); one++) {
         float unused = 0;
-        apply(step, a.gradient[one], a.parameters[one], a.first[one], a.second[one], a.third ? a.third[one] : unused, a.average ? a.average[one] : unused);
+        float &third = a.third ? a.third[one] : unused, &average = a.average ? a.average[one] : unused;
+        apply(step, a.gradient[one], a.parameters[one], a.first[one], a.second[one], third, average);
       }
     }
   }
