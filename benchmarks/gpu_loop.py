@@ -3,7 +3,8 @@
     python benchmarks/gpu_loop.py --out benchmarks/results/DATE-gpu-loop.json
 
 Copy at length 20, LSTM controller of 100, 128 x 20 memory, Graves' RMSProp, elementwise clipping. Times of updates are
-medians of rounds with least and most; those of kernels are means from a profile of one more round, which is not timed.
+medians of rounds with least and most; those of kernels are means of a launch from a profile of one more round, which is
+not timed. With several seeds there are two launches of each an update, one for each group, and they overlap.
 `tapehead bench --device cuda` has the table beside torch's LSTM; this says where the time goes.
 """
 

@@ -707,8 +707,8 @@ def test_starts_are_as_documented():
     short, long = (drawn("reference", **numbered, memory_slots=n).initial_state(1).memory[0] for n in (7, 300))
     assert short[5].tolist() == [0.5, -0.5, 0.5, -0.5, -0.5, -0.5, -0.5, 0.0, 0.0]  # five is 101
     assert torch.equal(long[:7], short)
-    assert len(long.unique(dim=0)) == 128
-    assert torch.equal(long[128:256], long[:128])  # where the digits end
+    assert len(long[:128].unique(dim=0)) == 128
+    assert not long[128:].any()  # where the digits end
 
 
 def test_biases_start_where_the_options_say():
@@ -739,7 +739,7 @@ def test_biases_start_where_the_options_say():
         ({"controller": "lstn"}, ValueError, "unknown controller 'lstn'.*'lstm'"),
         ({"order": "write_first"}, ValueError, "unknown order 'write_first'.*read_then_write, write_then_read"),
         ({"initial_memory": "const"}, ValueError, "unknown initial_memory 'const'.*'constant'"),
-        ({"initial_memory": "addresses", "memory_width": 6}, ValueError, "'addresses'.*7 digits.*memory_width is 6"),
+        ({"initial_memory": "addresses", "memory_width": 6}, ValueError, "'addresses'.*7 digits.*width is 6"),
         ({"memory_slots": 0}, ValueError, "memory_slots is 0.*at least 1"),
         ({"memory_width": 2.5}, ValueError, "memory_width is 2.5.*whole number"),
         ({"num_heads": True}, ValueError, "num_heads is True.*whole number"),

@@ -25,7 +25,7 @@ InitialWeightings = Literal["first", "spread", "uniform", "learned"]
 InitialReads = Literal["zeros", "learned", "memory"]
 InitialController = Literal["zeros", "learned"]
 
-ADDRESS_DIGITS = 7  # enough for the paper's 128 slots; on a longer tape the numbers begin again
+ADDRESS_DIGITS = 7  # enough for the paper's 128 slots; slots with longer numbers are blank
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class NTMConfig:
     initial_memory: InitialMemory = "constant"
     """constant: `initial_memory_value` everywhere; learned: one learned row for all slots. By the others slots can be
     told apart. random: a fixed pattern of numbers within +- `initial_memory_scale`; addresses: every slot begins with
-    its own number in seven binary digits, the lowest first, as +- `initial_memory_scale`, and zeros behind them."""
+    its own number in binary, the lowest digit first, as +- `initial_memory_scale`, and zeros behind it."""
     initial_memory_value: float = 1e-6
     """Collier and Beel (2018) found a small constant to be the most reliable start."""
     initial_memory_scale: float = 0.1

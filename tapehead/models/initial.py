@@ -87,10 +87,14 @@ def _random(slots: int, width: int, device: torch.device) -> Tensor:
 
 
 def _addresses(slots: int, width: int, device: torch.device) -> Tensor:
-    """The number of each slot in binary, the lowest digit first, as +- 1, and zeros behind it; float64 [N, M]."""
-    numbers, places = torch.arange(slots, device=device), torch.arange(ADDRESS_DIGITS, device=device)
+    """The number of each slot in binary, the lowest digit first, as +- 1, and zeros behind it; float64 [N, M].
+
+    A slot whose number has more digits is all zeros, so that no two have the same address.
+    """
+    numbers, places = torch.arange(2**ADDRESS_DIGITS, device=device), torch.arange(ADDRESS_DIGITS, device=device)
+    digits = 2.0 * ((numbers.unsqueeze(-1) >> places) & 1) - 1
     pattern = torch.zeros(slots, width, dtype=torch.float64, device=device)
-    pattern[:, :ADDRESS_DIGITS] = 2.0 * ((numbers.unsqueeze(-1) >> places) & 1) - 1
+    pattern[: len(digits), :ADDRESS_DIGITS] = digits[:slots]
     return pattern
 
 

@@ -131,9 +131,8 @@ COPY_FEEDFORWARD = SMOOTH | {
 }
 REPEAT = SMOOTH | BY_NORM | {"learning_rate": 7e-4, "episodes": 50_000, "slots": (16, 128)}
 PULSES = REPEAT | {
-    "optimiser": "adam",
-    "learning_rate": 2e-3,
-    "episodes": 100_000,
+    "learning_rate": 5e-4,
+    "episodes": 80_000,
     "slots": (32, 128),
     "model_options": {"order": "read_then_write"},
 }
@@ -152,7 +151,7 @@ RECALL = SMOOTH | {
 RECALL_FEEDFORWARD = (
     RECALL
     | BY_NORM
-    | {"learning_rate": 3e-4, "episodes": 240_000, "slots": (28, 128), "curriculum": {"density": [0.1, 0.9]}}
+    | {"learning_rate": 3e-4, "episodes": 120_000, "slots": (28, 128), "curriculum": {"density": [0.1, 0.9]}}
 )
 NGRAMS = (
     SMOOTH
@@ -166,9 +165,11 @@ NGRAMS = (
 )
 NGRAMS_FEEDFORWARD = NGRAMS | {
     "clip_at": 0.3,
-    "episodes": 480_000,
+    "episodes": 160_000,
     "batch_size": 4,
-    "model_options": READ_FIRST | BY_CONTENT | ADDRESSES | {"add_activation": "linear", "strength_bias": 3.0},
+    "model_options": READ_FIRST
+    | ADDRESSES
+    | {"add_activation": "linear", "strength_bias": 3.0, "read_gate_bias": 3.0, "write_gate_bias": 3.0},
 }
 SORT = SMOOTH | {
     "learning_rate": 5e-4,
