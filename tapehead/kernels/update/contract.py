@@ -58,9 +58,8 @@ class UpdateState:
 
     def tensors(self, rule: UpdateRule) -> dict[str, Tensor]:
         """All of it by name."""
-        named = {"parameters": self.parameters, "applied": self.applied}
-        named |= dict(zip(MOMENTS[rule.optimiser], self.moments, strict=True))
-        return named if self.average is None else named | {"average": self.average}
+        names = ("parameters", "applied", *MOMENTS[rule.optimiser], *([] if self.average is None else ["average"]))
+        return dict(zip(names, self._all(), strict=True))
 
     @property
     def weights(self) -> Tensor:
