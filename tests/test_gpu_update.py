@@ -35,9 +35,8 @@ def test_agrees_with_the_reference_and_skips_what_is_not_finite(
         assert torch.equal(skipped, wanted)
         assert skipped.tolist() == [step == 2 and seed in (1, 2) for seed in range(SEEDS)]
     for name, tensor in ours.tensors(rule).items():
-        torch.testing.assert_close(
-            tensor.double(), exact.tensors(rule)[name].double(), rtol=3e-6, atol=1e-6
-        )  # seen: 4e-7 beyond 1e-6 of it
+        error = (tensor.double() - exact.tensors(rule)[name].double()).abs().max()
+        assert error < 1e-6, name  # seen: 5e-7, of values up to 4
 
 
 @pytest.mark.parametrize("size", [1, 3, gpu.PART - 3, gpu.PART - 2, gpu.PART - 1, gpu.PART, gpu.PART + 1, gpu.PART + 2])

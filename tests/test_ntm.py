@@ -298,11 +298,12 @@ def test_second_derivatives():
 @backends
 @pytest.mark.parametrize(
     ("start", "memory"),
-    [("first", "learned"), ("spread", "random"), ("uniform", "random"), ("learned", "constant")],
+    [("first", "learned"), ("spread", "random"), ("uniform", "addresses"), ("learned", "constant")],
 )
 def test_slots_per_row(backend, start, memory):
     """A row with n slots is the machine with a tape of n; the rest of the tape stays as it was."""
-    ntm = build(backend, num_heads=3, shift_range=2, initial_weightings=start, initial_memory=memory)
+    options = {"memory_width": 7} if memory == "addresses" else {}
+    ntm = build(backend, num_heads=3, shift_range=2, initial_weightings=start, initial_memory=memory, **options)
     x, lengths, slots = inputs(4, 4), torch.tensor([4, 2, 3, 4]), torch.tensor([7, 1, 4, 2])
     y, state, trace = ntm(x, lengths=lengths, slots=slots, return_trace=True)
     y_again, state_again = ntm(x, lengths=lengths, slots=slots)
