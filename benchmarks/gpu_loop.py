@@ -30,7 +30,7 @@ OWN = ("ntm_", "update_")  # what our kernels' names begin with
 
 
 def kernels(subject: Subject) -> dict[str, float]:
-    """Mean microseconds of our kernels in one more round, by name."""
+    """Mean microseconds of a launch of our kernels in one more round, by name."""
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         subject.run()
         synchronise()
