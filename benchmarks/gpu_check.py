@@ -160,7 +160,7 @@ def gate_case(
     y, f, kept = gpu.forward(*scan, True)
     d_p, d_x, d_s = gpu.backward(*scan, kept, d_outputs, d_final)
     again = gpu.backward(*scan, kept, d_outputs, d_final)[0]
-    cost, g, d_state = gpu.loss_and_gradient(spec, *given, state_gradient=True)
+    cost, g, d_state, _ = gpu.loss_and_gradient(spec, *given, state_gradient=True)
     assert d_state is not None
     got = named(spec, y, f, [d_p, d_x, *d_s], cost, [g, *d_state])
     errors = {name: (error(got[name], want[name]), error(yardstick[name], want[name])) for name in want}

@@ -36,7 +36,9 @@ class EmulatedKernels:
             subprocess.run([*command, f"{stem}.cpp", "-o", f"{stem}.so"], check=True)
         self._library = ctypes.CDLL(f"{stem}.so")
 
-    def launch(self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any) -> None:
+    def launch(
+        self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any, *, urgent: bool = False
+    ) -> None:
         x, y, z = (*grid, 1, 1)[:3]
         bad = self._library[f"run_{kernel}"](ctypes.byref(argument), x, y, z, threads, shared_bytes)
         assert not bad, f"{bad} blocks of {kernel} wrote outside their shared memory, or left copies behind"

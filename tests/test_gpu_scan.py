@@ -116,13 +116,15 @@ def test_agrees_with_the_reference(
     costs = F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(-1)
     costs = (costs * mask).sum(1)
     want = torch.autograd.grad(costs.mean(1).sum(), [parameters, *state], allow_unused=True)
-    cost, gradient, d_state = gpu.loss_and_gradient(
+    cost, gradient, d_state, squares = gpu.loss_and_gradient(
         spec, p, x, targets.float(), mask.float(), lengths, slots, s, state_gradient=True
     )
     assert d_state is not None
     assert_close(cost, costs.detach(), "costs")
     for name, a, b in zip(("parameters", *ScanState._fields), (gradient, *d_state), want, strict=True):
         assert_close(a, b, f"gradient of the cost by {name}")
+    assert squares is not None
+    assert_close(squares.sum(1), gradient.double().square().sum(1), "squares")
 
 
 @pytest.mark.parametrize("size", [30.0, 300.0])
@@ -165,7 +167,7 @@ def test_more_steps_than_warps_of_the_output_layer(device: torch.device, monkeyp
     y, _, _ = gpu.forward(spec, p, x, lengths, slots, s, False)
     assert_close(y, wanted, "outputs")
     targets, mask = torch.ones_like(y), torch.ones(1, steps, 1, device=device)
-    costs, _, _ = gpu.loss_and_gradient(spec, p, x, targets, mask, lengths, slots, s, state_gradient=False)
+    costs, *_ = gpu.loss_and_gradient(spec, p, x, targets, mask, lengths, slots, s, state_gradient=False)
     all_of_it = F.binary_cross_entropy_with_logits(wanted, targets.double(), reduction="sum")
     assert_close(costs, all_of_it.reshape(1, 1), "cost")
 
@@ -178,10 +180,31 @@ def test_nan_reaches_cost_and_gradient(device: torch.device, monkeypatch: pytest
     s.memory[1, 0, 3, 2] = torch.nan
     lengths, slots = torch.full((2, 2), 2, device=device), torch.full((2, 2), 8, device=device)
     targets, mask = torch.zeros(2, 2, 2, 2, device=device), torch.ones(2, 2, 2, device=device)
-    costs, gradient, _ = gpu.loss_and_gradient(spec, p, x, targets, mask, lengths, slots, s, state_gradient=False)
+    costs, gradient, _, squares = gpu.loss_and_gradient(
+        spec, p, x, targets, mask, lengths, slots, s, state_gradient=False
+    )
     assert torch.isnan(costs).tolist() == [[False, False], [True, False]]
     assert torch.isfinite(gradient[0]).all()
     assert torch.isnan(gradient[1]).any()
+    assert squares is not None
+    assert torch.isfinite(squares).all(1).tolist() == [True, False]
+
+
+def test_squares_say_that_a_cost_is_not_finite(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the gradient is finite."""
+    spec = ScanSpec(**SMALL)
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in draw(spec, 2, 2, 2, 8))
+    lengths, slots = torch.full((2, 2), 1, device=device), torch.full((2, 2), 8, device=device)
+    targets, mask = torch.zeros(2, 2, 2, 2, device=device), torch.ones(2, 2, 2, device=device)
+    targets[1, 1, 1, 0] = torch.nan  # past the sequence's end: a cost, and no gradient
+    costs, gradient, _, squares = gpu.loss_and_gradient(
+        spec, p, x, targets, mask, lengths, slots, s, state_gradient=False
+    )
+    assert torch.isfinite(costs).tolist() == [[True, True], [True, False]]
+    assert torch.isfinite(gradient).all()
+    assert squares is not None
+    assert torch.isfinite(squares).all(1).tolist() == [True, False]
 
 
 def test_a_seed_alone_and_among_others_gives_the_same_bits(
@@ -200,3 +223,6 @@ def test_a_seed_alone_and_among_others_gives_the_same_bits(
     )  # fmt: skip
     assert torch.equal(alone[0], among[0][one])
     assert torch.equal(alone[1], among[1][one])
+    assert alone.squares is not None
+    assert among.squares is not None
+    assert torch.equal(alone.squares, among.squares[one])

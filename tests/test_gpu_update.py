@@ -55,6 +55,26 @@ def test_a_seed_alone_is_the_seed_among_others(optimiser: Optimiser, size: int, 
             assert torch.equal(tensor, everyone.tensors(rule)[name][seed : seed + 1]), name
 
 
+@pytest.mark.parametrize("optimiser", ["graves", "adam"])
+@pytest.mark.parametrize("clip", ["elementwise", "norm"])
+def test_squares_that_are_known_are_taken(optimiser: Optimiser, clip: Clip, device: torch.device) -> None:
+    """Those of a half of the gradient each; a seed with a NaN among them is skipped, though its gradient is finite."""
+    rule = UpdateRule(optimiser, clip, clip_at=0.5)
+    start, gradients, costs = draw(gpu.PART + 2, device)
+    ours, exact = UpdateState(rule, start.clone()), UpdateState(rule, start.double())
+    for step, gradient in enumerate(gradients):
+        squares = gradient.square().unflatten(1, (2, -1)).sum(2)
+        if step == 2:
+            squares[3, 1] = torch.nan
+        skipped = gpu.update(rule, ours, gradient, costs, 1e-2, squares)
+        told = costs.double().index_fill(0, torch.tensor([3], device=device), torch.nan if step == 2 else 1.0)
+        assert torch.equal(skipped, reference.update(rule, exact, gradient.double(), told, 1e-2))
+        assert skipped.tolist() == [step == 2 and seed == 3 for seed in range(SEEDS)]
+    for name, tensor in ours.tensors(rule).items():
+        error = (tensor.double() - exact.tensors(rule)[name].double()).abs().max()
+        assert error < 1e-6, name
+
+
 def test_a_state_that_begins_elsewhere_is_refused(device: torch.device) -> None:
     rule = UpdateRule("graves", "none")
     start, gradients, costs = draw(33, device)

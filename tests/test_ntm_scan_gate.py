@@ -175,7 +175,7 @@ def errors(backend: FusedBackend, problem: Problem, dtype: torch.dtype, device: 
     head, tail = arguments[:3], arguments[3:]
     targets, mask = problem.targets.to(device, dtype), problem.mask.to(device, dtype)
     for want in (True, False):
-        got, gradient, d_initial = backend.loss_and_gradient(*head, targets, mask, *tail, want)
+        got, gradient, d_initial, _ = backend.loss_and_gradient(*head, targets, mask, *tail, want)
         compare("cost", got, costs)
         compare("gradients.training", gradient, gradients[0])
         if want:
@@ -408,7 +408,7 @@ def _everything(
     d_final = ScanState(*(d[seeds, batch].float() for d in problem.d_final))
     d_parameters, d_inputs, d_state = kernel.backward(*part, kept, d_outputs, d_final)
     targets, mask = problem.targets[seeds, :, batch].float(), problem.mask[seeds, :, batch].float()
-    costs, gradient, _ = kernel.loss_and_gradient(*part[:3], targets, mask, *part[3:], False)
+    costs, gradient, *_ = kernel.loss_and_gradient(*part[:3], targets, mask, *part[3:], False)
     return [outputs, *final, d_parameters, d_inputs, *d_state, costs, gradient]
 
 

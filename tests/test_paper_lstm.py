@@ -196,10 +196,10 @@ def test_population_is_each_by_itself():
     x, lengths = inputs(3, 4, 2), torch.tensor([[4, 2], [3, 3], [1, 4]])
     targets = (inputs(3, 4, 2, seed=9)[..., :2] > 0).to(F64)
     mask = (torch.arange(4).view(1, 4, 1) < lengths.unsqueeze(1)).to(F64)
-    costs, gradient = model.loss_and_gradient(flat, x, targets, mask, lengths)
+    costs, gradient, _ = model.loss_and_gradient(flat, x, targets, mask, lengths)
     for s in range(3):
         one = slice(s, s + 1)
-        costs_one, gradient_one = model.loss_and_gradient(flat[one], x[one], targets[one], mask[one], lengths[one])
+        costs_one, gradient_one, _ = model.loss_and_gradient(flat[one], x[one], targets[one], mask[one], lengths[one])
         assert torch.equal(costs[one], costs_one)
         assert torch.equal(gradient[one], gradient_one)
         model.load_flat(flat[s])

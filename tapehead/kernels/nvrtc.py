@@ -19,7 +19,24 @@ from typing import Any
 import torch
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_PRIORITY = 8  # CU_LAUNCH_ATTRIBUTE_PRIORITY
 _OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute of the driver, for attributes that are one number."""
+
+    _fields_ = [("name", ctypes.c_int), ("_gap", ctypes.c_int), ("value", ctypes.c_int), ("_rest", ctypes.c_byte * 60)]
+
+
+class _Launch(ctypes.Structure):
+    """CUlaunchConfig of the driver."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared")),
+        *((name, ctypes.c_void_p) for name in ("stream", "attributes")),
+        ("attribute_count", ctypes.c_uint),
+    ]
 
 
 class CompilationError(RuntimeError):
@@ -169,14 +186,19 @@ class Kernels:
             self._allowed[kernel] = shared_bytes
         return function
 
-    def launch(self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any) -> None:
-        """Runs `kernel` on torch's current stream. Its one argument is a ctypes structure, passed by value."""
+    def launch(
+        self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any, *, urgent: bool = False
+    ) -> None:
+        """Runs `kernel` on torch's current stream. Its one argument is a ctypes structure, passed by value.
+
+        urgent: its blocks come before those of other kernels that wait for a place on the device.
+        """
         with torch.cuda.device(self.device):
             function = self._function(kernel, shared_bytes)
             x, y, z = (*grid, 1, 1)[:3]
-            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            priority = _Attribute(name=_PRIORITY, value=-1)  # 0 is everyone's, lower numbers come first
+            stream = torch.cuda.current_stream().cuda_stream
+            launch = _Launch(x, y, z, threads, 1, 1, shared_bytes, stream, ctypes.addressof(priority), int(urgent))
             arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
-            status = _driver().cuLaunchKernel(
-                function, x, y, z, threads, 1, 1, shared_bytes, stream, arguments, None
-            )  # fmt: skip
+            status = _driver().cuLaunchKernelEx(ctypes.byref(launch), function, arguments, None)
         _check_driver(status, f"launching {kernel}")

@@ -245,7 +245,7 @@ class NTM(Machine, SequenceModel):
         mask: Tensor,
         lengths: Tensor,
         slots: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         backend = self._population_backend(flat)
         if backend == "reference":
             return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots)
@@ -261,14 +261,14 @@ class NTM(Machine, SequenceModel):
         with torch.set_grad_enabled(learns_start):
             state, used = self._population_start(self._split_start(rest), inputs, slots)
         start = ScanState(*(part.detach() for part in state))
-        costs, gradient, d_state = dispatch.fused(backend).loss_and_gradient(
+        costs, gradient, d_state, squares = dispatch.fused(backend).loss_and_gradient(
             self._spec, parameters, inputs, targets, mask, lengths, used, start, learns_start
         )
         if d_state is None:
-            return costs, gradient
+            return costs, gradient, squares
         reached = [(part, d) for part, d in zip(state, d_state, strict=True) if part.requires_grad]
         (d_rest,) = torch.autograd.grad([part for part, _ in reached], rest, [d for _, d in reached])
-        return costs, torch.cat([gradient, d_rest], dim=1)
+        return costs, torch.cat([gradient, d_rest], dim=1), None
 
     def _population_backend(self, flat: Tensor) -> str:
         return dispatch.choose(self.backend, self._spec, flat.dtype, flat.device)

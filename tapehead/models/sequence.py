@@ -8,6 +8,7 @@ training it stands for a population of S machines of one configuration, whose pa
 """
 
 import abc
+import hashlib
 from typing import Any
 
 import torch
@@ -129,11 +130,13 @@ class SequenceModel(nn.Module, abc.ABC):
             for part, (name, parameter) in zip(parts, named.items(), strict=True)
         }
 
-    def initial_population(self, seeds: list[int]) -> Tensor:
-        """Fresh parameters [S, P], each row drawn from its own seed alone."""
+    def initial_population(self, seeds: list[int], attempt: int = 0) -> Tensor:
+        """Fresh parameters [S, P], each row drawn from its own seed alone; others for every attempt."""
         rows = []
         for seed in seeds:
-            self.reset_parameters(torch.Generator().manual_seed(seed))
+            again = hashlib.sha256(f"{seed}, attempt {attempt}".encode()).digest()[:8]
+            number = int.from_bytes(again, "little") if attempt else seed
+            self.reset_parameters(torch.Generator().manual_seed(number))
             rows.append(self.flat_parameters())
         return torch.stack(rows)
 
@@ -155,15 +158,18 @@ class SequenceModel(nn.Module, abc.ABC):
         mask: Tensor,
         lengths: Tensor,
         slots: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Each sequence's cost [S, B] in nats, and the gradient [S, P] of each seed's mean over its B sequences."""
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Each sequence's cost [S, B] in nats, and the gradient [S, P] of each seed's mean over its B sequences.
+
+        And the gradient's sums of squares part by part, where they cost nothing: the update's contract says what for.
+        """
         steps = int(lengths.max())
         inputs, targets, mask = inputs[:, :steps], targets[:, :steps], mask[:, :steps]
         flat = flat.detach().requires_grad_()
         logits = self.population(flat, inputs, lengths, slots)
         costs = sequence_cost(logits, targets, mask)
         (gradient,) = torch.autograd.grad(costs.mean(dim=-1).sum(), flat)
-        return costs.detach(), gradient
+        return costs.detach(), gradient, None
 
 
 def check_counts(name: str, counts: Tensor, batch: int) -> None:

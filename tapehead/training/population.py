@@ -31,7 +31,9 @@ class Population:
         self.recent = torch.full((count, WINDOW), float("inf"), dtype=torch.float64)  # newest last
         self.kept = self.state.parameters.clone()
         self.kept_cost = torch.full((count,), float("inf"), dtype=torch.float64)
-        self.solved_at = torch.full((count,), -1, dtype=torch.int64)  # episodes, -1: not yet
+        self.solved_at = torch.full((count,), -1, dtype=torch.int64)  # episodes, -1: not yet; of the machine kept
+        self.attempt_solved_at = self.solved_at.clone()
+        self.attempts = torch.ones(count, dtype=torch.int64)
         self.skipped = torch.zeros(count, dtype=torch.int64)
         self.active = torch.ones(count, dtype=torch.bool)
         self._choose_working()
@@ -48,8 +50,10 @@ class Population:
         if self.working is not self.state:
             self.state.put(self.index.to(self.state.parameters.device), self.working)
 
-    def costs_and_gradient(self, batch: Batch, slots: Tensor | None, group: slice = EVERYONE) -> tuple[Tensor, Tensor]:
-        """Of the active seeds, or of a group of them: costs [A, B] in nats, gradient [A, P]."""
+    def costs_and_gradient(
+        self, batch: Batch, slots: Tensor | None, group: slice = EVERYONE
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Of the active seeds, or of a group of them: costs [A, B] in nats, gradient [A, P], its squares or None."""
         parameters = self.working.parameters[group]
         return self.model.loss_and_gradient(parameters, batch.inputs, batch.targets, batch.mask, batch.lengths, slots)
 
@@ -57,9 +61,9 @@ class Population:
         self, batch: Batch, slots: Tensor | None, rate: float | Tensor, group: slice = EVERYONE
     ) -> tuple[Tensor, Tensor]:
         """One update: costs [A, B] in nats, and which seeds [A] were skipped."""
-        costs, gradient = self.costs_and_gradient(batch, slots, group)
+        costs, gradient, squares = self.costs_and_gradient(batch, slots, group)
         working = self.working if group is EVERYONE else self.working.part(group)
-        return costs, self._update(self.rule, working, gradient, costs, rate)
+        return costs, self._update(self.rule, working, gradient, costs, rate, squares)
 
     def snapshot(self) -> UpdateState:
         """A copy of the active seeds' weights and optimiser state."""
@@ -71,9 +75,8 @@ class Population:
         The update refuses costs and gradients that are not finite, but a finite one can overflow, and memory can fail.
         """
         now, then = self.working.tensors(self.rule), before.tensors(self.rule)
-        # no sum of finite float32 overflows a float64, and no infinity or NaN leaves it finite
-        sums = torch.stack([tensor.reshape(len(tensor), -1).sum(dim=1, dtype=torch.float64) for tensor in now.values()])
-        broken = ~torch.isfinite(sums.sum(dim=0))
+        largest = [torch.linalg.vector_norm(t, torch.inf, dim=1) for t in now.values() if t.is_floating_point()]
+        broken = ~torch.isfinite(torch.stack(largest)).all(dim=0)
         for name, tensor in now.items():  # without asking whether there are any, which would wait for the device
             torch.where(broken.view(-1, *[1] * (tensor.dim() - 1)), then[name], tensor, out=tensor)
         return broken
@@ -88,23 +91,46 @@ class Population:
         """Judge by what comes from here on."""
         self.recent.fill_(float("inf"))
 
-    def judge(self, episodes: int, threshold: float, early_stop: bool, weights: Tensor) -> None:
-        """Keep the best weights (those at the lowest mean of a full window), note who is solved, and let them go.
+    def judge(self, episodes: int, threshold: float, early_stop: bool, weights: Tensor | None) -> None:
+        """Note who is solved, keep the weights at the lowest mean of a full window, and let the solved ones go.
 
-        `weights` [A, P] are those after the episodes that were recorded last; the working copy may have gone on.
+        `weights` [A, P] are those after the episodes that were recorded last (the working copy may have gone on); None
+        keeps nothing, because validation will.
         """
         mean = self.recent[self._rows].mean(dim=1)  # infinite until a window is full
-        better = mean < self.kept_cost[self.index]
-        rows = better.nonzero().squeeze(-1)
-        if len(rows):
-            self.kept[self.index[rows].to(self.kept.device)] = weights[rows.to(weights.device)]
-            self.kept_cost[self.index[rows]] = mean[rows]
-        solved = (mean < threshold) & (self.solved_at[self.index] < 0)
-        self.solved_at[self.index[solved]] = episodes
+        solved = (mean < threshold) & (self.attempt_solved_at[self.index] < 0)
+        self.attempt_solved_at[self.index[solved]] = episodes
+        if weights is not None:
+            self.keep(torch.arange(len(mean)), mean, weights)
+            self.solved_at[self.index] = self.attempt_solved_at[self.index]
         if early_stop and bool(solved.any()):
             self.write_back()
             self.active[self.index[solved]] = False
             self._choose_working()
+
+    def keep(self, rows: Tensor, costs: Tensor, weights: Tensor) -> None:
+        """Keep the weights of some active seeds (`rows` of the working copy) where their cost is the lowest so far."""
+        seeds = self.index[rows]
+        better = costs < self.kept_cost[seeds]
+        chosen = seeds[better]
+        if len(chosen):
+            self.kept[chosen.to(self.kept.device)] = weights[better.to(weights.device)]
+            self.kept_cost[chosen] = costs[better]
+            self.solved_at[chosen] = self.attempt_solved_at[chosen]
+
+    def begin_again(self, seeds: list[int], attempt: int, passing: float) -> None:
+        """Those of the active seeds that have kept nothing under `passing` begin again, and the others leave."""
+        self.write_back()
+        self.active &= self.kept_cost >= passing
+        failed = self.active.nonzero().squeeze(-1)
+        fresh = self.model.initial_population([seeds[i] for i in failed.tolist()], attempt) if len(failed) else None
+        if fresh is not None:
+            device = self.state.parameters.device
+            self.state.put(failed.to(device), UpdateState(self.rule, fresh.to(device)))
+            self.recent[failed] = float("inf")
+            self.attempt_solved_at[failed] = -1
+            self.attempts[failed] += 1
+        self._choose_working()
 
     def delivered(self) -> Tensor:
         """The weights that a run stands for, [S, P]: the kept ones, or those of now for a seed that has none yet."""
@@ -117,11 +143,14 @@ class Population:
         """Everything that a checkpoint must hold."""
         self.write_back()
         named = {f"update.{name}": tensor for name, tensor in self.state.tensors(self.rule).items()}
-        records = ("recent", "kept", "kept_cost", "solved_at", "skipped", "active")
+        records = ("recent", "kept", "kept_cost", "solved_at", "attempt_solved_at", "attempts", "skipped", "active")
         return named | {name: getattr(self, name) for name in records}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         mine = self.tensors()
+        # of a run that was begun when there were no attempts
+        if "solved_at" in tensors:
+            tensors = {"attempt_solved_at": tensors["solved_at"], "attempts": torch.ones_like(self.attempts)} | tensors
         shapes, given = ({name: tuple(t.shape) for name, t in part.items()} for part in (mine, tensors))
         if shapes != given:
             raise ValueError(

@@ -3,6 +3,7 @@
 Legend: K updates, S seeds, B batch.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,14 +13,17 @@ from torch import Tensor
 from tapehead.tasks import Batch
 from tapehead.training.population import EVERYONE, Population
 
-REPLAYED = 10
+REPLAYED = 50
 """Updates in one graph: enough that a launch costs nothing, few enough that a capture costs little."""
 
-PATIENCE = 10
+PATIENCE = 2
 """How often so many updates of one shape run one by one before they are captured: for one block."""
 
 ALIGNED = 4
-"""A group of seeds begins at a multiple of so many, and so of 16 bytes, whatever the number of parameters."""
+"""Values of 16 bytes, at a multiple of which the update needs every group of seeds to begin."""
+
+FEWEST = 4
+"""Seeds that make a group."""
 
 Costs = tuple[Tensor, Tensor]
 Stepper = Callable[[Population, Batch, Tensor | None, list[float]], Costs]
@@ -86,14 +90,15 @@ def _part(
     return Batch(*(part[those] for part in data)), None if slots is None else slots[those], rates[those]
 
 
-def groups_of(seeds: int) -> list[slice]:
+def groups_of(seeds: int, parameters: int) -> list[slice]:
     """Two groups that a graph runs side by side; few seeds are one.
 
     The scan waits for its own steps and the update for memory, and one group can do one while the other does the other:
     kernels/ntm_scan/README-gpu.md has what that gains.
     """
-    middle = seeds // 2 // ALIGNED * ALIGNED
-    return [slice(0, middle), slice(middle, seeds)] if middle else [slice(0, seeds)]
+    each = ALIGNED // math.gcd(ALIGNED, parameters)
+    middle = seeds // 2 // each * each
+    return [slice(0, middle), slice(middle, seeds)] if middle >= FEWEST else [slice(0, seeds)]
 
 
 class _Graph:
@@ -105,7 +110,7 @@ class _Graph:
         self._device = data.inputs.device
         self._rates = torch.zeros(REPLAYED, device=self._device)
         self._graph = torch.cuda.CUDAGraph()
-        groups = groups_of(data.lengths.shape[1])
+        groups = groups_of(*population.working.parameters.shape)
         for group in groups:  # computes what the model keeps from update to update, which must not be captured
             population.costs_and_gradient(*_of_update(self._data, self._slots, 0, group), group)
         self._constants = population.model.constants()  # the model may drop them when it is used for something else

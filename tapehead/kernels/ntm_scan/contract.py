@@ -158,6 +158,15 @@ class Trace(NamedTuple):
     hidden: Tensor  # [..., T, B, C], the last layer
 
 
+class Learned(NamedTuple):
+    """What one training step finds out."""
+
+    costs: Tensor  # [S, B] in nats
+    gradient: Tensor  # [S, P], of each seed's mean cost over its B sequences
+    d_initial: ScanState | None  # if asked for
+    squares: Tensor | None  # see `loss_and_gradient`
+
+
 def tree_map(function: Callable[..., Tensor], *trees: Any) -> Any:
     """`function` over the tensors of nested named tuples of one structure."""
     if isinstance(trees[0], Tensor):
@@ -253,10 +262,11 @@ class FusedBackend(Protocol):
         slots: Tensor,
         state: ScanState,
         state_gradient: bool,
-    ) -> tuple[Tensor, Tensor, ScanState | None]:
+    ) -> Learned:
         """One training step without autograd.
 
-        Returns each sequence's cost [S, B] in nats (binary cross-entropy of the logits with targets [S, T, B, O],
-        summed over channels and over the steps where mask [S, T, B] is one), the gradient [S, P] of each seed's mean
-        cost over its B sequences and, if asked for, the gradient of the initial state.
+        A cost is the binary cross-entropy of the logits with targets [S, T, B, O], summed over channels and over the
+        steps where mask [S, T, B] is one. A backend that has the gradient at hand part by part may return `squares`
+        [S, parts], the sum of squares of each part, NaN in a part that is not finite or where a cost is not: then the
+        update need not look at the gradient once more.
         """

@@ -39,7 +39,7 @@ from numba.np.unsafe import ndarray as unsafe
 from torch import Tensor
 
 from tapehead import equations
-from tapehead.kernels.ntm_scan.contract import HeadTrace, ScanSpec, ScanState, Trace
+from tapehead.kernels.ntm_scan.contract import HeadTrace, Learned, ScanSpec, ScanState, Trace
 
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -2477,7 +2477,7 @@ def loss_and_gradient(
     slots: Tensor,
     state: ScanState,
     state_gradient: bool,
-) -> tuple[Tensor, Tensor, ScanState | None]:
+) -> Learned:
     """One training step without autograd: costs [S, B], gradients [S, P] of the mean costs and of the initial state."""
     seeds, steps, batch = inputs.shape[:3]
     tape, dtype = state.memory.shape[-2], parameters.dtype
@@ -2495,7 +2495,7 @@ def loss_and_gradient(
         d_state = ScanState(*map(torch.zeros_like, state))
         _with_state(table, D_STATE, d_state)
     _execute(plan, sizes, table, spec.interface_clip, dtype)
-    return costs, _add_groups(d_parameters), d_state
+    return Learned(costs, _add_groups(d_parameters), d_state, squares=None)
 
 
 def trace(

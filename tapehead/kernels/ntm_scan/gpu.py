@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, Trace, tree_map
+from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, tree_map
 from tapehead.kernels.ntm_scan.gpu_plan import TILE_COLUMNS, TILE_ROWS, Plan
 
 OLDEST = (8, 0)  # compute capability
@@ -36,7 +36,7 @@ class Arguments(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("parameters", "inputs", "lengths", "slots")),
         *((name, _StatePointers) for name in ("initial", "final", "d_initial")),
         *((name, ctypes.c_void_p) for name in ("outputs", "kept", "packed", "targets", "mask", "costs")),
-        *((name, ctypes.c_void_p) for name in ("d_outputs", "d_rows", "gradient", "d_inputs")),
+        *((name, ctypes.c_void_p) for name in ("d_outputs", "d_rows", "gradient", "squares", "d_inputs")),
         ("kept_size", ctypes.c_longlong),
         *((name, ctypes.c_int) for name in ("seeds", "steps", "batch", "keep", "chunks", "chunk_rows")),
     ]
@@ -134,7 +134,7 @@ class _Call:
             self.kernels.launch(f"ntm_pack_{word}", (min(blocks, 256), self.seeds), 256, 0, self.arguments)
         blocks = min(self.seeds * self.batch, _blocks_at_once(self.device))
         shared = self.plan.shared_bytes(backward)
-        self.kernels.launch(f"ntm_{word}", (blocks,), self.plan.threads, shared, self.arguments)
+        self.kernels.launch(f"ntm_{word}", (blocks,), self.plan.threads, shared, self.arguments, urgent=True)
 
     def forward(self, keep: bool) -> Tensor:
         """Runs the scan; returns what it kept: [S, B, ...]."""
@@ -148,27 +148,31 @@ class _Call:
     def outputs(self) -> None:
         """The output layer, in the directions for which there are tensors."""
         shared = OUTPUT_THREADS // 32 * 8 * 4
-        self.kernels.launch("ntm_outputs", (self.seeds * self.batch,), OUTPUT_THREADS, shared, self.arguments)
+        blocks = self.seeds * self.batch
+        self.kernels.launch("ntm_outputs", (blocks,), OUTPUT_THREADS, shared, self.arguments)
 
     def set_backward(self, kept: Tensor) -> None:
         self.arguments.kept_size = self.plan.kept_size(self.steps)
         self.set(kept=kept, d_rows=self.empty(self.seeds, self.batch, self.steps, self.plan.gradient_width))
 
-    def backward(self) -> Tensor:
-        """Runs the scan backwards, then the weight gradient: [S, P]."""
+    def backward(self, look: bool = False) -> tuple[Tensor, Tensor | None]:
+        """Runs the scan backwards, then the weight gradient [S, P]; with `look`, also its squares if they are cheap."""
         self.scan(backward=True)
         # of whole sequences, as many for any number of steps: a gradient must not see its neighbours' padding
         chunks = max(1, min(MOST_CHUNKS, self.batch // 32))
         self.arguments.chunks, self.arguments.chunk_rows = chunks, -(-self.batch // chunks) * self.steps
         gradient = self.empty(chunks, self.seeds, self.plan.spec.parameter_count)
         self.set(gradient=gradient)
+        squares = self.empty(self.seeds, self.plan.gradient_tiles) if look and chunks == 1 else None
+        if squares is not None:
+            self.set(squares=squares)
         grid = (self.plan.gradient_tiles, chunks, self.seeds)
         self.kernels.launch("ntm_gradient", grid, GRADIENT_THREADS, GRADIENT_SHARED, self.arguments)
         if chunks > 1:
             blocks = -(-gradient[0].numel() // 256)
             self.kernels.launch("ntm_add_chunks", (blocks,), 256, 0, self.arguments)
-            return gradient[0].clone()
-        return gradient[0]
+            return gradient[0].clone(), None
+        return gradient[0], squares
 
 
 def forward(
@@ -201,7 +205,7 @@ def backward(
     d_initial = call.empty_state("d_initial", state)
     call.set_backward(kept)
     call.outputs()
-    gradient = call.backward()
+    gradient, _ = call.backward()
     call.kernels.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0, call.arguments)
     return gradient, d_inputs, d_initial
 
@@ -226,7 +230,7 @@ def loss_and_gradient(
     slots: Tensor,
     state: ScanState,
     state_gradient: bool,
-) -> tuple[Tensor, Tensor, ScanState | None]:
+) -> Learned:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
     costs = call.empty(call.seeds, call.batch)
     d_outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
@@ -234,4 +238,5 @@ def loss_and_gradient(
     call.set_backward(call.forward(keep=True))
     call.outputs()
     d_initial = call.empty_state("d_initial", state) if state_gradient else None
-    return costs, call.backward(), d_initial
+    gradient, squares = call.backward(look=True)
+    return Learned(costs, gradient, d_initial, squares)

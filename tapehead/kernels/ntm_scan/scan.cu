@@ -57,6 +57,7 @@ struct Arguments {
   float* d_outputs;         // [S, T, B, O]
   float* d_rows;            // [S, B, T, GRADIENT_WIDTH]
   float* gradient;          // [chunks, S, P]
+  float* squares;           // [S, tiles] or null: a tile's sum of squares, NaN where it or a cost is not finite
   float* d_inputs;          // [S, T, B, I]
   long long kept_size;      // floats per sequence
   int seeds, steps, batch;
@@ -86,6 +87,7 @@ __device__ __forceinline__ float clipped(float x) {  // keeps NaN, as torch.clam
   if (!CLIP) return x;
   return x < -CLIP_AT ? -CLIP_AT : (x > CLIP_AT ? CLIP_AT : x);
 }
+__device__ __forceinline__ bool finite(float x) { return fabsf(x) <= 3.402823466e38f; }
 __device__ __forceinline__ float from_lane(float x, int bit) { return __shfl_xor_sync(0xffffffffu, x, bit); }
 
 __device__ __forceinline__ float team_sum(float x) {
@@ -1011,34 +1013,34 @@ extern "C" __global__ void ntm_pack_forward(const __grid_constant__ Arguments a)
 // Between the two passes, for all steps at once: a warp takes a step, its lanes the values that the layer sees.
 constexpr int OUTPUT_GROUP = OUTPUTS < 8 ? OUTPUTS : 8;
 
-// Logits of one step and, where there are targets, its cost and the gradient of that. Eight outputs at a time.
-__device__ __forceinline__ float outputs_of_step(const Arguments& a, const float* row, const float* parameters, long long step, bool inside, float* logits) {
+// Logits of one step and, where there are targets, its cost and the gradient of that, which is left in `few` for the last
+// eight. Eight outputs at a time. All loads come first, those of a row past the sequence's end too.
+__device__ __forceinline__ float outputs_of_step(const Arguments& a, const float* row, const float* parameters, long long step, bool inside, float* few) {
   const float *weight = parameters + OUTPUT_WEIGHT, *bias = parameters + OUTPUT_BIAS;
   const int lane = threadIdx.x % 32;
   float cost = 0;
   for (int first = 0; first < OUTPUTS; first += OUTPUT_GROUP) {
+    const int o = first + lane;
+    const bool mine = lane < OUTPUT_GROUP && o < OUTPUTS;
+    const float offset = mine ? bias[o] : 0.0f, counts = mine && a.targets ? a.mask[step] : 0.0f, target = mine && a.targets ? a.targets[step * OUTPUTS + o] : 0.0f;
     float sums[OUTPUT_GROUP];
     UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] = 0;
-    if (inside) {
 #pragma unroll 4
-      for (int k = lane; k < OUTPUT_WIDTH; k += 32) {
-        const float value = k < UNITS ? row[READS + (LAYERS - 1) * UNITS + k] : row[k - UNITS];
-        UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] += value * __ldg(weight + min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k);
-      }
+    for (int k = lane; k < OUTPUT_WIDTH; k += 32) {
+      const float value = k < UNITS ? row[READS + (LAYERS - 1) * UNITS + k] : row[k - UNITS];
+      UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] += value * __ldg(weight + min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k);
     }
-    fold<OUTPUT_GROUP, 16, 1>(sums, lane, 0, OUTPUT_GROUP, logits, true);
+    fold<OUTPUT_GROUP, 16, 1>(sums, lane, 0, OUTPUT_GROUP, few, true);
     __syncwarp();
-    const int o = first + lane;
-    if (lane < OUTPUT_GROUP && o < OUTPUTS) {
+    if (mine) {
       float slope = 0;
-      const float logit = inside ? logits[lane] + bias[o] : 0.0f;
-      if (a.targets && a.mask[step] != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
-        const float target = a.targets[step * OUTPUTS + o], counts = a.mask[step];
+      const float logit = inside ? few[lane] + offset : 0.0f;
+      if (counts != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
         cost += counts * (fmaxf(logit, 0.0f) - logit * target + log_one_plus(expf(-fabsf(logit))));
         if (inside) slope = counts * (sigmoid(logit) - target) / a.batch;
       }
       if (a.outputs) a.outputs[step * OUTPUTS + o] = logit;
-      if (a.targets) a.d_outputs[step * OUTPUTS + o] = slope;
+      if (a.targets) a.d_outputs[step * OUTPUTS + o] = few[lane] = slope;
     }
     __syncwarp();
   }
@@ -1063,14 +1065,15 @@ extern "C" __global__ void __launch_bounds__(1024, 1) ntm_outputs(const __grid_c
   const int length = min(max((int)a.lengths[blockIdx.x], 0), a.steps);
   const Kept kept{a.kept + blockIdx.x * a.kept_size, a.steps};
   const float* parameters = a.parameters + (long long)seed * PARAMETERS;
-  float* logits = (float*)shared_memory + warp * OUTPUT_GROUP;
+  float* few = (float*)shared_memory + warp * OUTPUT_GROUP;
   float cost = 0;
   for (int t = warp; t < a.steps; t += warps) {
     const long long step = ((long long)seed * a.steps + t) * a.batch + row;
-    if (a.outputs || a.targets) cost += outputs_of_step(a, kept.before(t + 1), parameters, step, t < length, logits);
+    if (a.outputs || a.targets) cost += outputs_of_step(a, kept.before(t + 1), parameters, step, t < length, few);
     if (a.d_rows && t < length) {
       float* d_row = a.d_rows + ((long long)blockIdx.x * a.steps + t) * GRADIENT_WIDTH;
-      through_outputs(a.d_outputs + step * OUTPUTS, parameters + OUTPUT_WEIGHT, d_row + SEEN);
+      const bool at_hand = a.targets && OUTPUTS <= OUTPUT_GROUP;
+      through_outputs(at_hand ? few : a.d_outputs + step * OUTPUTS, parameters + OUTPUT_WEIGHT, d_row + SEEN);
     }
   }
   if (!a.targets) return;
@@ -1648,29 +1651,22 @@ extern "C" __global__ void ntm_pack_backward(const __grid_constant__ Arguments a
 // A thread owns eight neighbouring o and every sixteenth i: shared memory keeps up with 40 products for 13 values, what
 // a warp stores is contiguous along i, and whole blocks of sixteen columns that a job does not have are skipped. A tile is deep enough for an episode of copy at once:
 // one wait for memory instead of three; blocks that share a multiprocessor fill each other's waits.
-constexpr int TILE_THREADS = 128, TILE_DEPTH = 48, LOADED_ROWS = TILE_THREADS / 16, OWN_ROWS = TILE_ROWS / LOADED_ROWS, TILE_BLOCKS = TILE_COLUMNS / 16, LEFT_STRIDE = TILE_ROWS + 4;
+constexpr int TILE_THREADS = 128, TILE_DEPTH = 48, LOADED_ROWS = TILE_THREADS / 16, LOADS = TILE_DEPTH / LOADED_ROWS, OWN_ROWS = TILE_ROWS / LOADED_ROWS, TILE_BLOCKS = TILE_COLUMNS / 16, LEFT_STRIDE = TILE_ROWS + 4;
 
+// Where the (row of the batch, step) pair `row` of a seed stands in each of the arrays.
 struct RowOf {
-  int step;
-  long long sequence, input;  // input: (seed, step, row of the batch) as one index
+  long long kept, d, input;
   bool used;
 };
-__device__ __forceinline__ RowOf gradient_row(const Arguments& a, int seed, int row, int end) {
-  const int there = min(row, end - 1), batch_row = there / a.steps;
+__device__ __forceinline__ RowOf gradient_row(const Arguments& a, int seed, int row, int end, bool outputs) {
+  const int there = min(row, end - 1), batch_row = there / a.steps, step = there - batch_row * a.steps;
+  const long long sequence = (long long)seed * a.batch + batch_row, input = ((long long)seed * a.steps + step) * a.batch + batch_row;
   RowOf r;
-  r.step = there - batch_row * a.steps;
-  r.sequence = (long long)seed * a.batch + batch_row;
-  r.input = ((long long)seed * a.steps + r.step) * a.batch + batch_row;
-  r.used = row < end && r.step < a.lengths[r.sequence];
+  r.kept = sequence * a.kept_size + step * ROW_WIDTH;
+  r.d = outputs ? input * OUTPUTS : (sequence * a.steps + step) * GRADIENT_WIDTH;
+  r.input = input * INPUTS;
+  r.used = row < end && step < a.lengths[sequence];
   return r;
-}
-// Column i of what the job's layer saw: its first part, its second part, then a one for the bias.
-__device__ __forceinline__ const float* gradient_right(const Arguments& a, const GradientJob& job, const RowOf& r, int i) {
-  const float* kept = a.kept + r.sequence * a.kept_size + r.step * ROW_WIDTH;
-  if (i < job.columns) return kept + job.later * ROW_WIDTH + job.column + i;
-  const int second = min(i - job.columns, job.second_columns - 1);
-  if (second < 0) return kept;
-  return job.second_source == 0 ? a.inputs + r.input * INPUTS + second : kept + job.second_later * ROW_WIDTH + job.second_column + second;
 }
 
 template <int BLOCKS>
@@ -1705,17 +1701,24 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) ntm_gradient(const
   UNROLL for (int y = 0; y < OWN_ROWS; y++) UNROLL for (int x = 0; x < TILE_BLOCKS; x++) sums[y][x] = 0;
   for (int row = begin; row < end; row += TILE_DEPTH) {
     if (row > begin) __syncthreads();
-    UNROLL for (int part = 0; part < TILE_DEPTH / LOADED_ROWS; part++) {
-      if (row + LOADED_ROWS * part >= end) break;
-      const RowOf r = gradient_row(a, seed, row + LOADED_ROWS * part + my_row, end);
-      const float* d = job.d_column < 0 ? a.d_outputs + r.input * OUTPUTS : a.d_rows + (r.sequence * a.steps + r.step) * GRADIENT_WIDTH + job.d_column;
-      float* to_left = left + (LOADED_ROWS * part + my_row) * LEFT_STRIDE + my_column;
-      float* to_right = right + (LOADED_ROWS * part + my_row) * TILE_COLUMNS + my_column;
-      UNROLL for (int c = 0; c < TILE_ROWS / 16; c++) copy_or_zero(to_left + 16 * c, d + min(first_o + my_column + 16 * c, job.rows - 1), r.used);
-      UNROLL for (int c = 0; c < TILE_BLOCKS; c++) {
-        const int i = first_i + my_column + 16 * c;
-        if (i < columns) copy_or_zero(to_right + 16 * c, gradient_right(a, job, r, i), r.used);
-        else to_right[16 * c] = r.used ? 1.0f : 0.0f;
+    RowOf rows[LOADS];
+    UNROLL for (int part = 0; part < LOADS; part++) rows[part] = gradient_row(a, seed, row + LOADED_ROWS * part + my_row, end, job.d_column < 0);
+    UNROLL for (int c = 0; c < TILE_ROWS / 16; c++) {
+      const float* from = (job.d_column < 0 ? a.d_outputs : a.d_rows + job.d_column) + min(first_o + my_column + 16 * c, job.rows - 1);
+      float* to = left + my_row * LEFT_STRIDE + my_column + 16 * c;
+      UNROLL for (int part = 0; part < LOADS; part++) copy_or_zero(to + LOADED_ROWS * part * LEFT_STRIDE, from + rows[part].d, rows[part].used);
+    }
+    UNROLL for (int c = 0; c < TILE_BLOCKS; c++) {  // what the layer saw: its first part, its second part, then a one for the bias
+      const int i = first_i + my_column + 16 * c, second = i - job.columns;
+      float* to = right + my_row * TILE_COLUMNS + my_column + 16 * c;
+      if (i >= columns) {
+        UNROLL for (int part = 0; part < LOADS; part++) to[LOADED_ROWS * part * TILE_COLUMNS] = rows[part].used ? 1.0f : 0.0f;
+      } else if (second >= 0 && job.second_source == 0) {
+        const float* from = a.inputs + second;
+        UNROLL for (int part = 0; part < LOADS; part++) copy_or_zero(to + LOADED_ROWS * part * TILE_COLUMNS, from + rows[part].input, rows[part].used);
+      } else {
+        const float* from = a.kept + (second < 0 ? job.later * ROW_WIDTH + job.column + i : job.second_later * ROW_WIDTH + job.second_column + second);
+        UNROLL for (int part = 0; part < LOADS; part++) copy_or_zero(to + LOADED_ROWS * part * TILE_COLUMNS, from + rows[part].kept, rows[part].used);
       }
     }
     wait_for_copies();
@@ -1733,14 +1736,31 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) ntm_gradient(const
     }
   }
   float* gradient = a.gradient + ((long long)blockIdx.y * a.seeds + seed) * PARAMETERS;
-  UNROLL for (int y = 0; y < OWN_ROWS; y++) {
-    UNROLL for (int x = 0; x < TILE_BLOCKS; x++) {
-      const int o = first_o + OWN_ROWS * my_row + y, i = first_i + my_column + 16 * x;
-      if (o >= job.rows || i > columns) continue;
-      const int at = i < job.columns ? job.at + o * job.stride + i : i < columns ? job.second_at + o * job.stride + i - job.columns : job.bias + o;
-      gradient[at] = sums[y][x];
+  float squares = 0;
+  bool bad = false;
+  const int o = first_o + OWN_ROWS * my_row, rows_there = job.rows - o;
+  UNROLL for (int x = 0; x < TILE_BLOCKS; x++) {
+    const int i = first_i + my_column + 16 * x, stride = i < columns ? job.stride : 1;
+    if (i > columns) break;
+    float* to = gradient + (i < job.columns ? job.at + i : i < columns ? job.second_at + i - job.columns : job.bias) + o * stride;
+    UNROLL for (int y = 0; y < OWN_ROWS; y++) {
+      if (y >= rows_there) break;
+      to[y * stride] = sums[y][x];
+      squares += sums[y][x] * sums[y][x];
+      bad = bad || !finite(sums[y][x]);
     }
   }
+  if (!a.squares) return;
+  if (blockIdx.x == 0) for (int b = thread; b < a.batch; b += TILE_THREADS) bad = bad || !finite(a.costs[(long long)seed * a.batch + b]);
+  UNROLL for (int bit = 1; bit < 32; bit *= 2) squares += from_lane(squares, bit);
+  bad = __any_sync(0xffffffffu, bad);
+  __syncthreads();  // nobody reads the tile any more
+  if (thread % 32 == 0) left[thread / 32] = bad ? __int_as_float(0x7fffffff) : squares;
+  __syncthreads();
+  if (thread > 0) return;
+  squares = 0;
+  UNROLL for (int warp = 0; warp < TILE_THREADS / 32; warp++) squares += left[warp];
+  a.squares[seed * gridDim.x + blockIdx.x] = squares;
 }
 
 // Adds the chunks up, in order, into the first: [chunks, S, P].

@@ -93,5 +93,9 @@ class UpdateState:
             here[index] = there
 
 
-Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, "float | Tensor"], Tensor]
-"""update(rule, state, gradient [S, P], costs [S, B], rate) changes the state; returns the skipped seeds [S]."""
+Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, "float | Tensor", Tensor | None], Tensor]
+"""update(rule, state, gradient [S, P], costs [S, B], rate, squares) changes the state; returns the skipped seeds [S].
+
+squares [S, parts]: the gradient's sums of squares in any number of parts, NaN where it or a cost is not finite, if
+whoever made the gradient knows them: an update for which a look at the gradient costs a pass over it takes them for it.
+"""

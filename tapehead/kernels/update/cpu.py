@@ -88,7 +88,14 @@ def _population(is_adam, clip, clip_at, decay, rate, w, g, costs, a, b, c, avera
                 average[s, i] = keep * average[s, i] + fresh * w[s, i]
 
 
-def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor, rate: float | Tensor) -> Tensor:
+def update(
+    rule: UpdateRule,
+    state: UpdateState,
+    gradient: Tensor,
+    costs: Tensor,
+    rate: float | Tensor,
+    squares: Tensor | None = None,
+) -> Tensor:
     """As reference.update."""
     skipped = torch.empty(costs.shape[0], dtype=torch.bool)
     w = state.parameters.numpy()

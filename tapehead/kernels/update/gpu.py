@@ -1,7 +1,8 @@
-"""The update on an NVIDIA GPU: two passes over the gradient, one over everything else. Compiled by nvrtc.py.
+"""The update on an NVIDIA GPU: one pass over everything. Compiled by nvrtc.py.
 
-The first launch looks (finite? how long?), the second applies; a seed that is not finite is left as it was. Nothing
-waits for the device, and the learning rate may be a tensor on it, so that a captured CUDA graph can change it.
+Where nobody has looked at the gradient yet (finite? how long?), a launch of its own does; a seed that is not finite is
+left as it was. Nothing waits for the device, and the learning rate may be a tensor on it, so that a captured CUDA graph
+can change it.
 """
 
 import ctypes
@@ -26,7 +27,7 @@ class Arguments(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("parameters", "first", "second", "third", "average", "gradient")),
-        *((name, ctypes.c_void_p) for name in ("costs", "rate_tensor", "seen", "counts", "applied", "skipped")),
+        *((name, ctypes.c_void_p) for name in ("costs", "rate_tensor", "squares", "counts", "applied", "skipped")),
         ("size", ctypes.c_longlong),
         *((name, ctypes.c_int) for name in ("batch", "parts", "adam", "clip")),
         *((name, ctypes.c_float) for name in ("clip_at", "decay_of_average", "rate")),
@@ -52,7 +53,14 @@ def _kernels(device: torch.device) -> nvrtc.Kernels:
     return nvrtc.Kernels(source(), "update.cu", device)
 
 
-def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor, rate: float | Tensor) -> Tensor:
+def update(
+    rule: UpdateRule,
+    state: UpdateState,
+    gradient: Tensor,
+    costs: Tensor,
+    rate: float | Tensor,
+    squares: Tensor | None = None,
+) -> Tensor:
     """Apply one update in place; returns which seeds [S] were skipped. gradient [S, P], costs [S, B]."""
     parameters = state.parameters
     if parameters.dtype != torch.float32:
@@ -66,8 +74,11 @@ def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor
     gradient, costs = gradient.contiguous(), costs.contiguous()
     if gradient.data_ptr() % 16:
         gradient = gradient.clone()
-    parts = -(-size // PART)
-    seen, counts = parameters.new_empty(seeds, parts), torch.empty_like(state.applied)
+    look = squares is None
+    if squares is None:
+        squares = parameters.new_empty(seeds, -(-size // PART))
+    adam = rule.optimiser == "adam"
+    counts = state.applied.clone() if adam else state.applied  # all blocks of a seed need Adam's, and one writes it
     skipped = torch.empty(seeds, dtype=torch.bool, device=parameters.device)
     moments = [moment.data_ptr() for moment in state.moments] + [None]
     arguments = Arguments(
@@ -75,13 +86,15 @@ def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor
         average=None if state.average is None else state.average.data_ptr(),
         gradient=gradient.data_ptr(), costs=costs.data_ptr(),
         rate_tensor=rate.data_ptr() if isinstance(rate, Tensor) else None,
-        seen=seen.data_ptr(), counts=counts.data_ptr(), applied=state.applied.data_ptr(), skipped=skipped.data_ptr(),
-        size=size, batch=costs.shape[1], parts=parts,
-        adam=int(rule.optimiser == "adam"), clip=CLIPS[rule.clip], clip_at=rule.clip_at,
+        squares=squares.data_ptr(), counts=counts.data_ptr(), applied=state.applied.data_ptr(),
+        skipped=skipped.data_ptr(),
+        size=size, batch=costs.shape[1], parts=squares.shape[1],
+        adam=int(adam), clip=CLIPS[rule.clip], clip_at=rule.clip_at,
         decay_of_average=rule.average, rate=0.0 if isinstance(rate, Tensor) else rate,
     )  # fmt: skip
     kernels = _kernels(parameters.device)
-    kernels.launch("update_look", (parts, seeds), THREADS, SHARED, arguments)
+    if look:
+        kernels.launch("update_look", (squares.shape[1], seeds), THREADS, SHARED, arguments)
     # a seed that does not begin at 16 bytes: up to three values before its first part
     kernels.launch("update_apply", (-(-(size + 3) // PART), seeds), THREADS, 0, arguments)
     return skipped

@@ -47,8 +47,18 @@ def adam(
     return w - rate * unbiased_first / (torch.sqrt(unbiased_second) + ADAM_EPSILON), first, second
 
 
-def update(rule: UpdateRule, state: UpdateState, gradient: Tensor, costs: Tensor, rate: float | Tensor) -> Tensor:
-    """Apply one update in place; returns which seeds [S] were skipped. gradient [S, P], costs [S, B]."""
+def update(
+    rule: UpdateRule,
+    state: UpdateState,
+    gradient: Tensor,
+    costs: Tensor,
+    rate: float | Tensor,
+    squares: Tensor | None = None,
+) -> Tensor:
+    """Apply one update in place; returns which seeds [S] were skipped. gradient [S, P], costs [S, B].
+
+    Looks for itself, whatever `squares` say.
+    """
     good = torch.isfinite(costs).all(dim=-1) & torch.isfinite(gradient).all(dim=-1)
     g = clipped(rule, torch.where(good.unsqueeze(-1), gradient, 0.0))
     if rule.optimiser == "graves":

@@ -1,4 +1,4 @@
-// One optimiser step for S seeds: look at each seed's gradient, then apply it or leave the seed as it was.
+// One optimiser step for S seeds: look at each seed's gradient, if nobody has, then apply it or leave the seed as it was.
 // gpu.py puts the optimiser's constants in front of this text; reference.py has the formulas.
 //
 // Grid of both kernels: blocks for the parts of PART values of a seed, and S. A part of the look begins at the seed's own
@@ -15,8 +15,8 @@ struct Arguments {
   const float* gradient;                                 // [S, P]
   const float* costs;                                    // [S, B]
   const float* rate_tensor;                              // null: `rate`
-  float* seen;                                           // [S, parts]: sums of squares, NaN where not finite
-  long long* counts;                                     // [S]: `applied` before this update
+  float* squares;                                        // [S, parts]: sums of squares, NaN where not finite
+  const long long* counts;                               // [S]: `applied` before this update
   long long* applied;                                    // [S]
   bool* skipped;                                         // [S]
   long long size;                                        // P
@@ -56,8 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_look(const __grid_c
   if (threadIdx.x == 0) {
     float total = 0;
     for (int w = 0; w < WARPS; w++) total += sums[w];
-    a.seen[seed * a.parts + blockIdx.x] = good ? total : __int_as_float(0x7fffffff);
-    if (blockIdx.x == 0) a.counts[seed] = a.applied[seed];
+    a.squares[seed * a.parts + blockIdx.x] = good ? total : __int_as_float(0x7fffffff);
   }
 }
 
@@ -127,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_
   bool good = true;
 #pragma unroll 8
   for (int part = 0; part < a.parts; part++) {
-    const float sum = a.seen[seed * a.parts + part];
+    const float sum = a.squares[seed * a.parts + part];
     good = good && sum == sum;
     squares += sum;
   }
