@@ -38,7 +38,7 @@ class Train:
     seeds: int = 1
     """How many machines to train side by side, with seeds SEED, SEED + 1, ..."""
     episodes: int | None = None
-    """Training sequences of each machine (default: the recipe's)."""
+    """Training sequences of each machine, in one attempt (default: the recipe's)."""
     early_stop: FlagCreatePairsOff[bool] = False
     """Stop a machine once it is solved, whatever its recipe does."""
     no_early_stop: FlagCreatePairsOff[bool] = False
@@ -58,6 +58,9 @@ class Train:
     curriculum: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the task in training alone, not in scores, as NAME VALUE pairs: --curriculum blanks 0.05. For the
     first half of training only: --settings curriculum_share 0.5."""
+    validation: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Sizes of the task at which the best weights are chosen, as NAME VALUE pairs: --validation items 12. Machines that
+    do not pass can begin again: --settings attempts 3 passing_bits 0.01 validation_sequences 200."""
     model_options: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the model, as NAME VALUE pairs: --model-options memory_slots 64."""
     settings: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -62,10 +62,16 @@ def configure(options: "cli.Train") -> RunConfig:
         device=options.device,
         task_options=task_options,
         curriculum=check_options("--curriculum", task_fields(options.task), _values(options.curriculum)),
+        **_validation(options),
         model_options=check_options("--model-options", model_fields(options.model), _values(options.model_options)),
         **check_options("--settings", setting_fields(), _values(options.settings)),
         **{key: value for key, value in given.items() if value is not None},
     )
+
+
+def _validation(options: "cli.Train") -> dict[str, Any]:
+    sizes = check_options("--validation", task_fields(options.task), _values(options.validation))
+    return {"validation": sizes} if sizes else {}
 
 
 def seed_range(first: int, count: int) -> tuple[int, ...]:
@@ -156,9 +162,10 @@ def finish(trainer: Trainer, seconds: float) -> dict[str, Any]:
         "preset": trainer.config.preset,
         "seeds": list(trainer.config.seeds),
         "solved_at": [None if at < 0 else at for at in population.solved_at.tolist()],
+        "attempts": population.attempts.tolist(),
         "episodes": trainer.updates * trainer.config.batch_size,
         "last_window_bits": [_finite(x) for x in population.recent.mean(dim=1).tolist()],
-        "best_window_bits": [_finite(x) for x in population.kept_cost.tolist()],
+        trainer.kept_by: [_finite(x) for x in population.kept_cost.tolist()],
         "skipped_updates": population.skipped.tolist(),
         "generalisation": [score.to_dict() for score in scores],
         "backend": trainer.backend_in_use,
@@ -193,9 +200,13 @@ def _report(trainer: Trainer, result: dict[str, Any], folder: Path) -> None:
     total = len(result["seeds"])
     if total == 1:
         word = f"solved after {solved[0]:,} episodes" if solved else "not solved"
+        if trainer.config.attempts > 1:
+            word += f", in {result['attempts'][0]} of {trainer.config.attempts} attempts"
     else:
         word = f"{len(solved)} of {total} seeds solved"
         word += f", median {sorted(solved)[len(solved) // 2]:,} episodes" if solved else ""
+        again = sum(attempts > 1 for attempts in result["attempts"])
+        word += f", {again} began again" if again else ""
     threshold = f"{trainer.task.solved_bits:g} bit over the last 1,000 episodes"
     console.print(f"{trainer.task.name}: {word} (under {threshold}).", soft_wrap=True)
     console.print(score_table(result))

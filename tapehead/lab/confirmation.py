@@ -92,22 +92,24 @@ def _point(trainer: Trainer, point: Point, scored: Score) -> dict[str, Any]:
 
 def _machines(trainer: Trainer, claim: Claim, scores: list[Score]) -> list[dict[str, Any]]:
     """What there is to say about each seed."""
-    task, population = trainer.task, trainer.population
+    task, population, config = trainer.task, trainer.population, trainer.config
     metrics = [json.loads(line) for line in trainer.metrics]
     delivered = population.delivered()
     labels = [point.label(task) for point in claim.points]
     machines = []
-    for s, seed in enumerate(trainer.config.seeds):
+    for s, seed in enumerate(config.seeds):
         blocks = blocks_of(seed, metrics)
         solved_at = int(population.solved_at[s])
+        own = [block for block in blocks if block.end in config.attempt_of(solved_at)]  # those of the machine delivered
         there = {label: _one(scored, s) for label, scored in zip(labels, scores, strict=True)}
         machine = {
             "seed": seed,
+            "attempts": int(population.attempts[s]),
             "episodes": blocks[-1].end,
             "solved_at": solved_at if solved_at >= 0 else None,
             "last_window_bits": _finite(float(population.recent[s].mean())),
-            "best_window_bits": _finite(float(population.kept_cost[s])),
-            "worst_window_after_solving_bits": _finite(worst_after(blocks, solved_at)) if solved_at >= 0 else None,
+            trainer.kept_by: _finite(float(population.kept_cost[s])),
+            "worst_window_after_solving_bits": _finite(worst_after(own, solved_at)) if solved_at >= 0 else None,
             "skipped_updates": int(population.skipped[s]),
             "weights_sha256": weights_hash(delivered[s]),
             "scores": there,

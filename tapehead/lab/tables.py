@@ -1,5 +1,6 @@
 """Records in words: the lines that `tapehead confirm` prints, and the README of a folder of results."""
 
+from collections import Counter
 from typing import Any
 
 from tapehead.lab.summary import summarise
@@ -25,6 +26,11 @@ medians of the solved machines, with quartiles. Seconds to solve are not those o
 the wall seconds of the whole run, divided by the episodes of all its seeds (seeds x episodes), times the episodes to
 solve. Worst after solving: the highest mean of at least 1,000 consecutive episodes (whole blocks, finite costs) from
 then on, of any machine; the weights delivered are those at the lowest.
+
+Attempts: some recipes validate the machines that are solved, at sizes beyond training and on sequences that are neither
+learned from nor scored here (which sizes is in the record, under `validation`). The weights delivered are then those of
+the lowest cost there, and a machine that has not passed by the end of an attempt begins again with other weights.
+Episodes to solve are those of the machine delivered, and all episodes of the attempts before it.
 
 """
 
@@ -75,8 +81,9 @@ def _learning(record: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]
         "solved": fraction(summary["solved"]),
         "episodes to solve": spread(summary["episodes_to_solve"]) if summary["episodes_to_solve"] else "-",
         "seconds to solve": _seconds(summary),
+        "attempts": _attempts(record),
         "worst after solving, bits": _worst(record),
-        "episodes trained": f"{record['config']['episodes']:,}",
+        "episodes trained": f"{record['config']['episodes']:,}" + _times(record),
         "seeds": seeds_in_words(record).partition(" ")[2] + (" (tuning)" if min(record["seeds"]) < 1000 else ""),
         "side by side": str(record["seeds_side_by_side"]),
         "device, backend": f"{where['device']}, {where['backend']}",
@@ -88,6 +95,19 @@ def _seconds(summary: dict[str, Any]) -> str:
     if not summary["episodes_to_solve"]:
         return "-"
     return spread(summary["seconds_to_solve"]) if summary["seconds_to_solve"] else "not measured"
+
+
+def _attempts(record: dict[str, Any]) -> str:
+    """ "1", or "14 x 1, 5 x 2, 1 x 3"."""
+    counts = Counter(machine.get("attempts", 1) for machine in record["machines"])
+    if set(counts) == {1}:
+        return "1"
+    return ", ".join(f"{machines} x {attempts}" for attempts, machines in sorted(counts.items()))
+
+
+def _times(record: dict[str, Any]) -> str:
+    most = record["config"].get("attempts", 1)
+    return f", at most {most} times" if most > 1 else ""
 
 
 def _worst(record: dict[str, Any]) -> str:
@@ -112,6 +132,8 @@ def describe(record: dict[str, Any]) -> str:
     first = f"{record['row']}/{record['recipe']}, {seeds_in_words(record)}: {fraction(summary['solved'])} solved"
     if summary["episodes_to_solve"]:
         first += f" after {spread(summary['episodes_to_solve'])} episodes; seconds: {_seconds(summary)}"
+    if record["config"].get("attempts", 1) > 1:
+        first += f"; attempts: {_attempts(record)}"
     lines = [first, *(f"  {fraction(criterion)} {criterion['says']}" for criterion in summary["criteria"])]
     for point in summary["points"]:
         median, worst = _bits(point["median_bits"]), _bits(point["worst_bits"])

@@ -17,6 +17,9 @@ BLOCK = 100
 """Updates between two looks at the metrics. Part of what a run computes: solved seeds stop, and curricula end, between
 blocks."""
 
+VALIDATIONS = 20
+"""How often the machines of an attempt are validated, at equal distances in whole blocks, the last time at its end."""
+
 # Where a run happens, not what it computes: these may change when it is resumed.
 PLACE = ("backend", "device")
 
@@ -33,7 +36,7 @@ class RunConfig:
     """Which preset the settings came from; a label."""
     seeds: tuple[int, ...] = (0,)
     episodes: int = 20_000
-    """Training sequences for each seed."""
+    """Training sequences for each seed; of one attempt, where it may have several."""
     batch_size: int = 1
     optimiser: Optimiser = "graves"
     learning_rate: float = 1e-4
@@ -54,6 +57,14 @@ class RunConfig:
     """Decay of a moving average of the weights, which is then what the run delivers; 0 keeps none."""
     early_stop: bool = True
     """Stop a seed when it is solved (mean cost of its last 1,000 episodes under the task's threshold)."""
+    validation: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Sizes of the task at which machines are validated on the way, once they are solved: what is kept are the weights
+    of the lowest cost there, not those of the lowest mean in training. The sequences are never learned from."""
+    validation_sequences: int = 200
+    passing_bits: float = 0.01
+    """A validation cost under this passes."""
+    attempts: int = 1
+    """How often a seed may begin: one that has not passed at the end of an attempt begins again, with other weights."""
     backend: str = "auto"
     device: str = "cpu"
 
@@ -72,10 +83,10 @@ class RunConfig:
         for seed in self.seeds:
             if not 0 <= seed < 2**64:
                 raise ValueError(f"seed is {seed}, but it must lie in 0 to 2^64 - 1.")
-        for name in ("episodes", "batch_size"):
+        for name in ("episodes", "batch_size", "validation_sequences", "attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1.")
-        for name in ("learning_rate", "clip_at"):
+        for name in ("learning_rate", "clip_at", "passing_bits"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} is {value}, but it must be a positive number.")
@@ -85,16 +96,40 @@ class RunConfig:
             raise ValueError(f"final_rate is {self.final_rate}, but it is a fraction of the learning rate: 0 to 1.")
         if not 0 <= self.curriculum_share <= 1:
             raise ValueError(f"curriculum_share is {self.curriculum_share}, but it is a share of the episodes: 0 to 1.")
+        if self.attempts > 1 and not self.validation:
+            raise ValueError(
+                f"attempts is {self.attempts}, but without validation sizes nothing says who begins again."
+            )
+        if self.validation and self.early_stop:
+            raise ValueError("a seed that stops when it is solved is not validated: give validation or early_stop.")
         if self.slots is not None and not 1 <= self.slots[0] <= self.slots[1]:
             raise ValueError(f"slots are {self.slots}, but a range of slots needs 1 <= low <= high.")
 
     @property
     def updates(self) -> int:
+        """Updates of one attempt."""
         return -(-self.episodes // self.batch_size)
+
+    def attempt_of(self, episodes: int) -> range:
+        """The episodes of the attempt to which a number of episodes, counted from 1, belongs."""
+        each = self.updates * self.batch_size
+        begin = (episodes - 1) // each * each
+        return range(begin + 1, begin + each + 1)
+
+    @property
+    def all_updates(self) -> int:
+        """Updates of a seed that needs every attempt."""
+        return self.attempts * self.updates
+
+    def validates_at(self, update: int) -> bool:
+        """Whether machines are validated when so many updates are done."""
+        done = (update - 1) % self.updates + 1
+        each = max(1, round(self.updates / VALIDATIONS / BLOCK)) * BLOCK
+        return bool(self.validation) and (done % each == 0 or done == self.updates)
 
     @property
     def taught_updates(self) -> int:
-        """How many updates learn from the curriculum."""
+        """How many updates of an attempt learn from the curriculum."""
         if not self.curriculum:
             return 0
         if self.curriculum_share == 1:
@@ -105,13 +140,17 @@ class RunConfig:
         """The learning rate of an update, counted from 0."""
         if self.schedule == "constant":
             return self.learning_rate
-        progress = update / max(1, self.updates)
+        attempt = min(update // self.updates, self.attempts - 1)
+        progress = (update - attempt * self.updates) / self.updates
         fraction = self.final_rate + (1 - self.final_rate) * 0.5 * (1 + math.cos(math.pi * progress))
         return self.learning_rate * fraction
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings; without a curriculum or its end where there is none, as in runs that knew nothing of them."""
+        """All settings; without those of a curriculum or validation that is not there, as in runs that knew of none."""
         none = {"curriculum": {}, "curriculum_share": self.curriculum_share if not self.curriculum else 1.0}
+        if not self.validation:
+            names = ("validation", "validation_sequences", "passing_bits", "attempts")
+            none |= {name: getattr(self, name) for name in names}
         return {
             name: value for name, value in dataclasses.asdict(self).items() if name not in none or value != none[name]
         }

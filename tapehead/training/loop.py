@@ -3,11 +3,12 @@
 Legend: K updates of a block, S seeds, B batch.
 
 All randomness is addressed by (seed, name, update), so a run that is resumed draws what it would have drawn. Blocks
-begin at multiples of BLOCK; checkpoints and stops happen between blocks only. A GPU does not wait for the records: it
-has the next block to work on while one is recorded, so that a stop may come a block later.
+begin at multiples of BLOCK in an attempt; checkpoints and stops happen between blocks only. A GPU does not wait for the
+records: it has the next block to work on while one is recorded, so that a stop may come a block later.
 """
 
 import json
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from tapehead.evaluation.generalisation import score
 from tapehead.kernels import dispatch
 from tapehead.kernels.update.contract import UpdateRule
 from tapehead.models import SequenceModel, make_model
@@ -93,6 +95,7 @@ class Trainer:
         self.backend_in_use = self.model.backend_in_use()  # refuses a backend that cannot run here
         if config.slots is not None:
             self.model.check_slots(config.slots[1])
+        self.task.ranges(**config.validation)  # refuses sizes that the task does not have
         self.rule = UpdateRule(config.optimiser, config.clip, config.clip_at, config.average)
         update = dispatch.update_kernel(self.backend_in_use, self.device)
         self.population = Population(self.model, self.rule, update, list(config.seeds), self.device)
@@ -113,9 +116,10 @@ class Trainer:
         """Block after block, to `end` updates or the end of the run; a GPU works on the next while one is recorded.
 
         Yields after each, and says whether the state is that of its end, so that it can be saved: it is where `hold`
-        asked for that, where seeds may leave, and at the end.
+        asked for that, where seeds may leave, where they are validated, and at the end.
         """
-        end = self.config.updates if end is None else min(end, self.config.updates)
+        config = self.config
+        end = config.all_updates if end is None else min(end, config.all_updates)
         ahead: _Launched | None = None
         try:
             while ahead is not None or (self.updates < end and not self.finished):
@@ -123,8 +127,8 @@ class Trainer:
                 if launched is None:
                     launched = self._launch(self.updates, min(BLOCK, end - self.updates))
                 following = launched.span.stop
-                alone = hold() or self.config.early_stop or following >= end or not self.asynchronous
-                if not alone:
+                leaving = config.early_stop or config.validates_at(following)
+                if not (hold() or leaving or following >= end or not self.asynchronous):
                     ahead = self._launch(following, min(BLOCK, end - following))
                 self._settle(launched, ahead)
                 yield ahead is None
@@ -145,25 +149,47 @@ class Trainer:
 
     def _settle(self, launched: "_Launched", ahead: "_Launched | None") -> None:
         """Record a block; `ahead` is the one after it, if that is under way."""
-        if 0 < launched.span.start == self.config.taught_updates:
-            self.population.forget_window()  # no sequence of a curriculum that has ended counts
+        config, population = self.config, self.population
+        if 0 < config.taught_updates == launched.span.start % config.updates:
+            population.forget_window()  # no sequence of a curriculum that has ended counts
         self.updates = launched.span.stop
-        weights = self.population.working.weights if ahead is None else ahead.start
-        self._record(launched.seeds, launched.excess.get(), launched.skipped.get(), weights)
+        weights = population.working.weights if ahead is None else ahead.start
+        line = self._record(launched.seeds, launched.excess.get(), launched.skipped.get(), weights)
+        if config.validates_at(self.updates):
+            line["validation"] = self._validate()
+        self.metrics.append(json.dumps(line))
+        if self.updates % config.updates == 0 and self.updates < config.all_updates:
+            population.begin_again(list(config.seeds), self.updates // config.updates, config.passing_bits)
+
+    def _validate(self) -> list[float | None]:
+        """Cost of the active machines at the validation sizes, once they are solved; the best weights are kept."""
+        population, config = self.population, self.config
+        rows = (population.attempt_solved_at[population.index] >= 0).nonzero().squeeze(-1)
+        costs: list[float | None] = [None] * len(population.index)
+        if len(rows):
+            weights = population.working.weights[rows.to(self.device)]
+            sizes, count = dict(config.validation), config.validation_sequences
+            bits = score(self.model, weights, self.task, sizes, count, source="validation").bits
+            population.keep(rows, torch.tensor(bits, dtype=torch.float64), weights)
+            for row, value in zip(rows.tolist(), bits, strict=True):
+                costs[row] = value if math.isfinite(value) else None
+        return costs
 
     def _teaching(self, update: int) -> Task:
         """Where the sequences of an update come from."""
-        return self.lessons if update < self.config.taught_updates else self.task
+        return self.lessons if update % self.config.updates < self.config.taught_updates else self.task
 
     @property
     def _unjudged(self) -> bool:
         """Whether the last block belongs to a curriculum that comes to an end."""
-        return self.updates <= self.config.taught_updates < self.config.updates
+        last = (self.updates - 1) % self.config.updates
+        return last < self.config.taught_updates < self.config.updates
 
     def _last_like(self, update: int) -> int:
         """The end of the run of updates that learn from the same task as this one."""
-        taught = self.config.taught_updates
-        return taught if update < taught else self.config.updates
+        begin = update // self.config.updates * self.config.updates  # of the attempt
+        taught = begin + self.config.taught_updates
+        return taught if update < taught else begin + self.config.updates
 
     def _data(self, seeds: list[int], span: range) -> tuple[Batch, Tensor | None]:
         """The block's sequences and slots, from a stock of several blocks: sampling costs the same for one as for ten.
@@ -172,7 +198,7 @@ class Trainer:
         """
         first, stocked, data, slots = self._stock
         if stocked != seeds or not first <= span.start < span.stop <= first + len(data.lengths):
-            if span.start == self.config.taught_updates:
+            if span.start % self.config.updates == self.config.taught_updates:
                 self._longest = STOCKED_STEPS  # other sequences begin here, and may be longer
             sequences = len(span) * len(seeds) * self.config.batch_size
             blocks = max(1, min(10, STOCKED_STEPS // (sequences * self._longest)))
@@ -194,13 +220,16 @@ class Trainer:
         source = stream(seeds, "training/slots", updates, device=self.device)
         return source.integers(self.config.batch_size, 1, *self.config.slots).squeeze(-1)  # [K, S, B]
 
-    def _record(self, seeds: list[int], excess: Tensor, skipped: Tensor, weights: Tensor) -> None:
-        """excess [K, S, B] in bits over the best possible, skipped updates [S], the weights that came of it."""
+    def _record(self, seeds: list[int], excess: Tensor, skipped: Tensor, weights: Tensor) -> dict[str, Any]:
+        """excess [K, S, B] in bits over the best possible, skipped updates [S], the weights that came of it.
+
+        Returns what the metrics say of it.
+        """
         episodes = self.updates * self.config.batch_size
         # [S, K * B], in order of time; contiguous, because sums of other layouts are rounded in another order
         by_seed = excess.transpose(0, 1).flatten(1).contiguous()
         bits = torch.where(torch.isfinite(by_seed), by_seed, torch.nan).nanmean(dim=1)
-        line = {
+        line: dict[str, Any] = {
             "updates": self.updates,
             "episodes": episodes,
             "seeds": seeds,
@@ -210,14 +239,22 @@ class Trainer:
         }
         if self._unjudged:
             line["curriculum"] = True
-        self.metrics.append(json.dumps(line))
+        if self.config.attempts > 1:
+            line["attempt"] = -(-self.updates // self.config.updates)
         self.population.record(by_seed, skipped)
         if not self._unjudged:
-            self.population.judge(episodes, self.task.solved_bits, self.config.early_stop, weights)
+            kept = None if self.config.validation else weights
+            self.population.judge(episodes, self.task.solved_bits, self.config.early_stop, kept)
+        return line
+
+    @property
+    def kept_by(self) -> str:
+        """The name of the cost by which weights are kept."""
+        return "validation_bits" if self.config.validation else "best_window_bits"
 
     @property
     def finished(self) -> bool:
-        return self.updates >= self.config.updates or not bool(self.population.active.any())
+        return self.updates >= self.config.all_updates or not bool(self.population.active.any())
 
     # --- the whole run -----------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Progress:
         """After a block."""
         now = time.monotonic()
         batch = trainer.config.batch_size
-        done, total = trainer.updates * batch, trainer.config.updates * batch
+        done, total = trainer.updates * batch, trainer.config.all_updates * batch
         says = self._says(trainer, now)
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, says=says)
@@ -57,13 +57,15 @@ class Progress:
         population = trainer.population
         done = trainer.updates - (self._first or 0)
         pace = done * trainer.config.batch_size / max(now - self._started_at, 1e-9)  # of one seed
-        left = (trainer.config.updates - trainer.updates) * trainer.config.batch_size / max(pace, 1e-9)
+        left = (trainer.config.all_updates - trainer.updates) * trainer.config.batch_size / max(pace, 1e-9)
         seeds = len(trainer.config.seeds)
         recent = population.recent[:, -100:].median(dim=0).values
         recent = recent[torch.isfinite(recent)].mean()  # there may be fewer than a hundred yet
         parts = [f"{float(recent):.3g} bits", f"{pace * max(1, int(population.active.sum())):,.0f} episodes/s"]
         if seeds > 1:
             parts.append(f"{int((population.solved_at >= 0).sum())} of {seeds} seeds solved")
+        if trainer.config.attempts > 1:
+            parts.append(f"attempt {min(trainer.updates // trainer.config.updates + 1, trainer.config.attempts)}")
         if not trainer.finished:
             parts.append(f"at most {_duration(left)} left")
         return ", ".join(parts)

@@ -1,0 +1,270 @@
+"""Machines that are validated on the way: which weights are kept, and who begins again."""
+
+import json
+
+import pytest
+import torch
+
+from tapehead.evaluation.generalisation import Score, score
+from tapehead.lab import tables
+from tapehead.lab.confirmation import record_of
+from tapehead.paper.presets import preset
+from tapehead.tasks.copy import Copy
+from tapehead.training import loop
+from tapehead.training.config import RunConfig
+from tapehead.training.loop import Trainer
+from tapehead.training.runs import Run
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+WINDOW = 1000
+ATTEMPT = 1200
+"""Episodes of an attempt: a window and two validations of solved machines."""
+
+
+def config(**changes):
+    settings = {
+        "task": "copy",
+        "task_options": {"length": (1, 3), "width": 2},
+        "model_options": {"controller_size": 8, "memory_slots": 8, "memory_width": 4},
+        "episodes": ATTEMPT,
+        "learning_rate": 1e-3,
+        "schedule": "cosine",
+        "average": 0.9,
+        "early_stop": False,
+        "validation": {"length": 5},
+        "validation_sequences": 20,
+        "attempts": 3,
+    }
+    return RunConfig(**settings | changes)
+
+
+@pytest.fixture(autouse=True)
+def solved_at_once(monkeypatch):
+    """Solved as soon as a window is full."""
+    monkeypatch.setattr(Copy, "solved_bits", 100.0)
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Costs of the validations to come, one list for each time; the weights that came to each are kept beside them."""
+    costs, seen = [], []
+
+    def scripted(model, flat, task, sizes, episodes, *, source):
+        seen.append(flat.clone())
+        bits = costs.pop(0)
+        assert len(bits) == len(flat)
+        return Score("", sizes, episodes, bits, [0.0] * len(bits), [1.0] * len(bits))
+
+    monkeypatch.setattr(loop, "score", scripted)
+    return costs, seen
+
+
+def finished(settings):
+    trainer = Trainer(settings)
+    while not trainer.finished:
+        trainer.block()
+    return trainer
+
+
+def test_the_weights_of_the_lowest_validation_cost_are_kept(script):
+    costs, seen = script
+    costs += [[5.0, 0.2], [4.0, 0.3], [4.5, float("nan")]]
+    trainer = finished(config(seeds=(1, 2), episodes=WINDOW + 200, attempts=1))
+    assert costs == []
+    population = trainer.population
+    assert torch.equal(population.delivered(), torch.stack([seen[1][0], seen[0][1]]))
+    assert population.kept_cost.tolist() == [4.0, 0.2]
+    assert population.solved_at.tolist() == [WINDOW, WINDOW]
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in trainer.metrics]
+    shown = {line["episodes"]: line["validation"] for line in lines if "validation" in line}
+    assert shown == {n: [None, None] for n in range(100, 1000, 100)} | {
+        1000: [5.0, 0.2], 1100: [4.0, 0.3], 1200: [4.5, None]
+    }  # fmt: skip
+
+
+def test_validation_is_of_the_size_and_the_sequences_that_it_says():
+    trainer = finished(config(attempts=1))
+    line = json.loads(trainer.metrics[-1])
+    last = score(trainer.model, trainer.population.state.average, trainer.task, {"length": 5}, 20, source="validation")
+    assert line["validation"] == last.bits
+    other = score(trainer.model, trainer.population.state.average, trainer.task, {"length": 5}, 20)
+    assert line["validation"] != other.bits
+
+
+def test_to_be_validated_changes_no_weights():
+    plain, validated = finished(config(validation={}, attempts=1)), finished(config(attempts=1))
+    assert torch.equal(plain.population.state.parameters, validated.population.state.parameters)
+    assert torch.equal(plain.population.recent, validated.population.recent)
+
+
+def test_who_has_not_passed_begins_again_with_other_weights_and_the_others_leave(script):
+    costs, seen = script
+    costs += [[0.5, 0.5, 0.5]] * 2 + [[0.5, 0.001, 0.5]]  # seed 2 passes
+    costs += [[0.4, 0.6]] * 2 + [[0.4, 0.0]]  # seed 3 passes
+    costs += [[0.9]] * 3  # seed 1 never does, and its second attempt was the best
+    trainer = Trainer(config(seeds=(1, 2, 3)))
+    for _ in range(12):
+        trainer.block()
+    population = trainer.population
+    assert population.active.tolist() == [True, False, True]
+    fresh = trainer.model.initial_population([1, 3], attempt=1)
+    assert torch.equal(population.working.parameters, fresh)
+    assert torch.equal(population.working.average, fresh)
+    assert not any(moment.any() for moment in population.working.moments)
+    assert not torch.equal(fresh, trainer.model.initial_population([1, 3]))
+    assert population.attempts.tolist() == [2, 1, 2]
+    while not trainer.finished:
+        trainer.block()
+    assert costs == []
+    assert trainer.updates == 3 * ATTEMPT
+    assert population.attempts.tolist() == [3, 1, 2]
+    assert population.kept_cost.tolist() == [0.4, 0.001, 0.0]
+    assert population.solved_at.tolist() == [ATTEMPT + WINDOW, WINDOW, ATTEMPT + WINDOW]
+    assert torch.equal(population.delivered(), torch.stack([seen[3][0], seen[2][1], seen[5][1]]))
+
+
+def test_a_run_ends_when_all_have_passed(script):
+    costs, _ = script
+    costs += [[0.0]] * 3
+    trainer = finished(config())
+    assert trainer.updates == ATTEMPT
+    assert trainer.population.attempts.tolist() == [1]
+
+
+def test_who_is_not_solved_is_not_validated(monkeypatch, script):
+    monkeypatch.setattr(Copy, "solved_bits", 0.0)
+    population = finished(config(attempts=2)).population
+    assert population.attempts.tolist() == [2]
+    assert population.solved_at.tolist() == [-1]
+    assert torch.equal(population.delivered(), population.state.average)
+
+
+def test_every_attempt_has_its_own_rates_lessons_and_data():
+    settings = config(attempts=2, curriculum={"blanks": 0.5}, curriculum_share=0.5)
+    assert [settings.rate(update) for update in range(ATTEMPT)] == [
+        settings.rate(ATTEMPT + update) for update in range(ATTEMPT)
+    ]
+    assert settings.rate(2 * ATTEMPT) == pytest.approx(0.05 * settings.learning_rate)
+    trainer = Trainer(settings)
+    lessons = [trainer._teaching(update) is trainer.lessons for update in range(2 * ATTEMPT)]
+    assert lessons == ([True] * 600 + [False] * 600) * 2
+    first = trainer._sample([0], range(10))
+    again = trainer._sample([0], range(ATTEMPT, ATTEMPT + 10))
+    assert first.inputs.shape != again.inputs.shape or not torch.equal(first.inputs, again.inputs)
+    while not trainer.finished:
+        trainer.block()
+    lines = [json.loads(line) for line in trainer.metrics]
+    assert [line["attempt"] for line in lines] == [1] * 12 + [2] * 12
+    assert [("curriculum" in line) for line in lines] == ([True] * 6 + [False] * 6) * 2
+
+
+def test_an_attempt_that_is_no_whole_number_of_blocks(script):
+    costs, _ = script
+    costs += [[1.0]] * 4
+    trainer = finished(config(episodes=1050, attempts=2))
+    ends = [json.loads(line)["updates"] for line in trainer.metrics]
+    assert ends == [*range(100, 1100, 100), 1050, *range(1150, 2100, 100), 2100]
+
+
+def test_a_seed_alone_equals_the_same_seed_among_others():
+    everyone = finished(config(seeds=(5, 6, 7), passing_bits=13.0))
+    for row, seed in enumerate((5, 6, 7)):
+        alone = finished(config(seeds=(seed,), passing_bits=13.0))
+        for name in ("kept", "kept_cost", "solved_at", "attempts"):
+            mine = getattr(alone.population, name)[0]
+            assert torch.equal(mine, getattr(everyone.population, name)[row]), name
+    assert everyone.population.attempts.tolist() == [3, 1, 1]  # some pass, and some do not
+
+
+def test_walking_ahead_is_block_after_block():
+    settings = config(seeds=(5, 6, 7), episodes=4000, attempts=2, passing_bits=11.0)  # a validation after every other block
+    plain, walked = finished(settings), Trainer(settings)
+    walked.asynchronous = True
+    whole = list(walked.walk())
+    assert whole[:4] == [False, True, False, True]
+    ours, theirs = walked.population.tensors(), plain.population.tensors()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+    assert walked.metrics == plain.metrics
+
+
+@pytest.mark.parametrize("blocks", [11, 12, 13, 25])
+def test_resumed_around_the_end_of_an_attempt_it_ends_in_the_same_bits(tmp_path, blocks):
+    settings = config(seeds=(5, 6, 7), passing_bits=13.0)
+    whole, first = finished(settings), Trainer(settings, Run(tmp_path / "run", settings))
+    for _ in range(blocks):
+        first.block()
+    first.save()
+    first.run.close()
+    second = Trainer(settings, Run(tmp_path / "run", settings))
+    assert second.restore()
+    while not second.finished:
+        second.block()
+    ours, theirs = second.population.tensors(), whole.population.tensors()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+    assert second.metrics == whole.metrics
+    second.run.close()
+
+
+def test_a_checkpoint_from_before_there_were_attempts_is_taken_up():
+    trainer = Trainer(config(validation={}, attempts=1))
+    for _ in range(11):
+        trainer.block()
+    tensors = {name: tensor.clone() for name, tensor in trainer.population.tensors().items()}
+    del tensors["attempts"], tensors["attempt_solved_at"]
+    other = Trainer(config(validation={}, attempts=1))
+    other.population.restore(tensors)
+    assert other.population.attempts.tolist() == [1]
+    assert other.population.attempt_solved_at.tolist() == other.population.solved_at.tolist() == [WINDOW]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"validation": {}}, "attempts is 3, but without validation"),
+        ({"early_stop": True}, "validation or early_stop"),
+        ({"attempts": 0}, "attempts is 0"),
+        ({"validation_sequences": 0}, "validation_sequences is 0"),
+        ({"passing_bits": 0.0}, "passing_bits is 0"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        config(**changes)
+
+
+def test_sizes_that_the_task_does_not_have_are_refused():
+    with pytest.raises(ValueError, match="items"):
+        Trainer(config(validation={"items": 5}))
+
+
+def test_a_run_without_validation_is_written_as_before_there_was_any():
+    plain = config(validation={}, attempts=1)
+    assert not {"validation", "validation_sequences", "passing_bits", "attempts"} & plain.to_dict().keys()
+    assert RunConfig.from_dict(config().to_dict()) == config()
+
+
+def test_a_recipe_that_stops_when_solved_validates_nothing():
+    assert not preset("repeat-copy-pulses-ntm-lstm", early_stop=True).validation
+
+
+def test_the_record_shows_the_attempts(script, tmp_path):
+    costs, _ = script
+    costs += [[0.5, 0.001]] * 3 + [[0.0]] * 3
+    settings = config(seeds=(1000, 1001), preset="copy-ntm-lstm/sure", attempts=2)
+    trainer = Trainer(settings, Run(tmp_path / "run", settings))
+    while not trainer.finished:
+        trainer.block()
+    trainer.save()
+    record = record_of(trainer, sequences=2)
+    trainer.run.close()
+    machines = record["machines"]
+    assert [machine["attempts"] for machine in machines] == [2, 1]
+    assert [machine["episodes"] for machine in machines] == [2 * ATTEMPT, ATTEMPT]
+    assert [machine["validation_bits"] for machine in machines] == [0.0, 0.001]
+    # the beginning of an attempt that is not the one delivered does not count as falling back
+    assert all(machine["worst_window_after_solving_bits"] < 4.5 for machine in machines)
+    page = tables.readme([record])
+    assert "| 1 x 1, 1 x 2 |" in page
+    assert "| 1,200, at most 2 times |" in page
+    assert "attempts: 1 x 1, 1 x 2" in tables.describe(record)
