@@ -1010,50 +1010,75 @@ extern "C" __global__ void ntm_pack_forward(const __grid_constant__ Arguments a)
 
 // ---------------------------------------------------------------------------------------------- output layer
 
-// Between the two passes, for all steps at once: a warp takes a step, its lanes the values that the layer sees.
-constexpr int OUTPUT_GROUP = OUTPUTS < 8 ? OUTPUTS : 8;
+// Between the two passes, for all steps at once: a warp takes a pair of steps, its lanes the values that the layer sees.
+constexpr int OUTPUT_GROUP = OUTPUTS < 8 ? OUTPUTS : 8, PAIR = 2;
 
-// Logits of one step and, where there are targets, its cost and the gradient of that, which is left in `few` for the last
-// eight. Eight outputs at a time. All loads come first, those of a row past the sequence's end too.
-__device__ __forceinline__ float outputs_of_step(const Arguments& a, const float* row, const float* parameters, long long step, bool inside, float* few) {
+struct OfStep {
+  int t;
+  long long step;       // (seed, t, row of the batch) as one index
+  const float* row;     // what was kept after it
+  bool there, inside;   // of the steps given; of the sequence
+};
+
+// Logits of two steps and, where there are targets, their cost and the gradient of that, which is left in `few` for the
+// last eight outputs. Eight at a time. All loads come first, those of a row past the sequence's end too.
+__device__ __forceinline__ float outputs_of_steps(const Arguments& a, const OfStep (&at)[PAIR], const float* parameters, float (*few)[OUTPUT_GROUP]) {
   const float *weight = parameters + OUTPUT_WEIGHT, *bias = parameters + OUTPUT_BIAS;
   const int lane = threadIdx.x % 32;
-  float cost = 0;
+  float cost = 0, costs[PAIR] = {0, 0};
   for (int first = 0; first < OUTPUTS; first += OUTPUT_GROUP) {
     const int o = first + lane;
     const bool mine = lane < OUTPUT_GROUP && o < OUTPUTS;
-    const float offset = mine ? bias[o] : 0.0f, counts = mine && a.targets ? a.mask[step] : 0.0f, target = mine && a.targets ? a.targets[step * OUTPUTS + o] : 0.0f;
-    float sums[OUTPUT_GROUP];
-    UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] = 0;
+    const float offset = mine ? bias[o] : 0.0f;
+    float counts[PAIR], target[PAIR], sums[PAIR][OUTPUT_GROUP];
+    UNROLL for (int p = 0; p < PAIR; p++) {
+      counts[p] = mine && a.targets ? a.mask[at[p].step] : 0.0f;
+      target[p] = mine && a.targets ? a.targets[at[p].step * OUTPUTS + o] : 0.0f;
+      UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[p][i] = 0;
+    }
 #pragma unroll 4
     for (int k = lane; k < OUTPUT_WIDTH; k += 32) {
-      const float value = k < UNITS ? row[READS + (LAYERS - 1) * UNITS + k] : row[k - UNITS];
-      UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[i] += value * __ldg(weight + min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k);
-    }
-    fold<OUTPUT_GROUP, 16, 1>(sums, lane, 0, OUTPUT_GROUP, few, true);
-    __syncwarp();
-    if (mine) {
-      float slope = 0;
-      const float logit = inside ? few[lane] + offset : 0.0f;
-      if (counts != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
-        cost += counts * (fmaxf(logit, 0.0f) - logit * target + log_one_plus(expf(-fabsf(logit))));
-        if (inside) slope = counts * (sigmoid(logit) - target) / a.batch;
+      float value[PAIR];
+      UNROLL for (int p = 0; p < PAIR; p++) value[p] = k < UNITS ? at[p].row[READS + (LAYERS - 1) * UNITS + k] : at[p].row[k - UNITS];
+      UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) {
+        const float w = __ldg(weight + min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k);
+        UNROLL for (int p = 0; p < PAIR; p++) sums[p][i] += value[p] * w;
       }
-      if (a.outputs) a.outputs[step * OUTPUTS + o] = logit;
-      if (a.targets) a.d_outputs[step * OUTPUTS + o] = few[lane] = slope;
+    }
+    UNROLL for (int p = 0; p < PAIR; p++) fold<OUTPUT_GROUP, 16, 1>(sums[p], lane, 0, OUTPUT_GROUP, few[p], true);
+    __syncwarp();
+    UNROLL for (int p = 0; p < PAIR; p++) {
+      if (!mine || !at[p].there) continue;
+      float slope = 0;
+      const float logit = at[p].inside ? few[p][lane] + offset : 0.0f;
+      if (counts[p] != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
+        costs[p] += counts[p] * (fmaxf(logit, 0.0f) - logit * target[p] + log_one_plus(expf(-fabsf(logit))));
+        if (at[p].inside) slope = counts[p] * (sigmoid(logit) - target[p]) / a.batch;
+      }
+      if (a.outputs) a.outputs[at[p].step * OUTPUTS + o] = logit;
+      if (a.targets) a.d_outputs[at[p].step * OUTPUTS + o] = few[p][lane] = slope;
     }
     __syncwarp();
   }
+  UNROLL for (int p = 0; p < PAIR; p++) cost += costs[p];
   return cost;
 }
 
 // From d_outputs to the gradient of what the layer saw, [hidden, reads].
-__device__ __forceinline__ void through_outputs(const float* d_output, const float* weight, float* d_seen) {
+__device__ __forceinline__ void through_outputs(const Arguments& a, const OfStep (&at)[PAIR], const float* weight, const float (*few)[OUTPUT_GROUP]) {
+  const bool at_hand = a.targets && OUTPUTS <= OUTPUT_GROUP;
+  const float* d_output[PAIR];
+  UNROLL for (int p = 0; p < PAIR; p++) d_output[p] = at_hand ? few[p] : a.d_outputs + at[p].step * OUTPUTS;
   for (int k = threadIdx.x % 32; k < OUTPUT_WIDTH; k += 32) {
-    float sum = 0;
+    float sums[PAIR] = {0, 0};
 #pragma unroll 8
-    for (int o = 0; o < OUTPUTS; o++) sum += d_output[o] * __ldg(weight + o * OUTPUT_WIDTH + k);
-    d_seen[k] = sum;
+    for (int o = 0; o < OUTPUTS; o++) {
+      const float w = __ldg(weight + o * OUTPUT_WIDTH + k);
+      UNROLL for (int p = 0; p < PAIR; p++) sums[p] += d_output[p][o] * w;
+    }
+    UNROLL for (int p = 0; p < PAIR; p++) {
+      if (at[p].inside) a.d_rows[((long long)blockIdx.x * a.steps + at[p].t) * GRADIENT_WIDTH + SEEN + k] = sums[p];
+    }
   }
 }
 
@@ -1065,16 +1090,16 @@ extern "C" __global__ void __launch_bounds__(1024, 1) ntm_outputs(const __grid_c
   const int length = min(max((int)a.lengths[blockIdx.x], 0), a.steps);
   const Kept kept{a.kept + blockIdx.x * a.kept_size, a.steps};
   const float* parameters = a.parameters + (long long)seed * PARAMETERS;
-  float* few = (float*)shared_memory + warp * OUTPUT_GROUP;
+  float(*few)[OUTPUT_GROUP] = (float(*)[OUTPUT_GROUP])((float*)shared_memory + warp * PAIR * OUTPUT_GROUP);
   float cost = 0;
-  for (int t = warp; t < a.steps; t += warps) {
-    const long long step = ((long long)seed * a.steps + t) * a.batch + row;
-    if (a.outputs || a.targets) cost += outputs_of_step(a, kept.before(t + 1), parameters, step, t < length, few);
-    if (a.d_rows && t < length) {
-      float* d_row = a.d_rows + ((long long)blockIdx.x * a.steps + t) * GRADIENT_WIDTH;
-      const bool at_hand = a.targets && OUTPUTS <= OUTPUT_GROUP;
-      through_outputs(at_hand ? few : a.d_outputs + step * OUTPUTS, parameters + OUTPUT_WEIGHT, d_row + SEEN);
+  for (int first = warp; first < a.steps; first += PAIR * warps) {
+    OfStep at[PAIR];
+    UNROLL for (int p = 0; p < PAIR; p++) {
+      const int t = first + p * warps, there = min(t, a.steps - 1);
+      at[p] = {t, ((long long)seed * a.steps + there) * a.batch + row, kept.before(there + 1), t < a.steps, t < length};
     }
+    if (a.outputs || a.targets) cost += outputs_of_steps(a, at, parameters, few);
+    if (a.d_rows) through_outputs(a, at, parameters + OUTPUT_WEIGHT, few);
   }
   if (!a.targets) return;
   UNROLL for (int bit = 1; bit < 32; bit *= 2) cost += from_lane(cost, bit);
