@@ -25,7 +25,7 @@ from tapehead.paper.presets import preset
 from tapehead.training.config import BLOCK
 from tapehead.training.loop import Trainer
 
-SHAPES = ((132, 1, 50 * BLOCK), (1, 1, 50 * BLOCK), (1, 4096, 5 * BLOCK))  # seeds, batch, updates of a round
+SHAPES = ((132, 1, 50 * BLOCK), (1, 1, 50 * BLOCK), (1, 4096, 2 * BLOCK))  # seeds, batch, updates of a round
 OWN = ("ntm_", "update_")  # what our kernels' names begin with
 
 
