@@ -155,21 +155,46 @@ def test_extreme_strengths_take_the_slow_softmax(
     torch.testing.assert_close(f.read_weightings.sum(-1).cpu(), torch.ones(seeds, 1, 1), atol=1e-5, rtol=0)
 
 
-def test_more_steps_than_warps_of_the_output_layer(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec, steps = ScanSpec(**SMALL | {"controller_size": 2, "memory_width": 2}), 35
-    assert steps > gpu.OUTPUT_THREADS // 32
+def test_more_steps_than_the_output_layer_takes_at_once(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And more than a tile of the weight gradient is deep."""
+    spec, steps = ScanSpec(**SMALL | {"controller_size": 2, "memory_width": 2}), 67
+    assert steps > 2 * gpu.OUTPUT_THREADS // 32
     monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
     drawn = draw(spec, 1, steps, 1, 4)
     lengths, slots = torch.tensor([[steps - 1]], device=device), torch.tensor([[4]], device=device)
     parameters, inputs, state = (tree_map(lambda part: part.to(device), value) for value in drawn)
-    wanted, _, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
     p, x, s = (tree_map(lambda part: part.float(), value) for value in (parameters, inputs, state))
+    wanted, _, _ = reference.scan(spec, parameters.requires_grad_(), inputs, lengths, slots, state)
     y, _, _ = gpu.forward(spec, p, x, lengths, slots, s, False)
-    assert_close(y, wanted, "outputs")
+    assert_close(y, wanted.detach(), "outputs")
     targets, mask = torch.ones_like(y), torch.ones(1, steps, 1, device=device)
-    costs, *_ = gpu.loss_and_gradient(spec, p, x, targets, mask, lengths, slots, s, state_gradient=False)
+    costs, gradient, _, squares = gpu.loss_and_gradient(
+        spec, p, x, targets, mask, lengths, slots, s, state_gradient=False
+    )
     all_of_it = F.binary_cross_entropy_with_logits(wanted, targets.double(), reduction="sum")
-    assert_close(costs, all_of_it.reshape(1, 1), "cost")
+    assert_close(costs, all_of_it.detach().reshape(1, 1), "cost")
+    (exact,) = torch.autograd.grad(all_of_it, parameters)
+    assert_close(gradient, exact, "gradient")
+    assert squares is not None
+    assert_close(squares.sum(1), exact.square().sum(1), "squares")
+
+
+def test_many_sequences_are_summed_in_chunks(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The squares of the parts say nothing of their sum then, and are left to the update."""
+    spec, batch = ScanSpec(**SMALL | {"controller_size": 2, "memory_width": 2}), 64
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    parameters, inputs, state = (
+        tree_map(lambda part: part.to(device), value) for value in draw(spec, 1, 2, batch, 4)
+    )  # fmt: skip
+    lengths, slots = torch.full((1, batch), 2, device=device), torch.full((1, batch), 4, device=device)
+    p, x, s = (tree_map(lambda part: part.float(), value) for value in (parameters, inputs, state))
+    wanted, _, _ = reference.scan(spec, parameters.requires_grad_(), inputs, lengths, slots, state)
+    targets, mask = torch.ones_like(wanted), torch.ones(1, 2, batch, device=device)
+    cost = F.binary_cross_entropy_with_logits(wanted, targets, reduction="sum") / batch
+    (exact,) = torch.autograd.grad(cost, parameters)
+    learned = gpu.loss_and_gradient(spec, p, x, targets.float(), mask, lengths, slots, s, state_gradient=False)
+    assert_close(learned.gradient, exact, "gradient")
+    assert learned.squares is None
 
 
 def test_nan_reaches_cost_and_gradient(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

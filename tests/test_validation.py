@@ -7,12 +7,14 @@ import torch
 
 from tapehead.evaluation.generalisation import Score, score
 from tapehead.lab import tables
+from tapehead.lab.blocks import blocks_of, worst_after
 from tapehead.lab.confirmation import record_of
-from tapehead.paper.presets import preset
+from tapehead.pictures import curves
 from tapehead.tasks.copy import Copy
 from tapehead.training import loop
 from tapehead.training.config import RunConfig
 from tapehead.training.loop import Trainer
+from tapehead.training.population import ATTEMPTS
 from tapehead.training.runs import Run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -132,12 +134,46 @@ def test_a_run_ends_when_all_have_passed(script):
     assert trainer.population.attempts.tolist() == [1]
 
 
-def test_who_is_not_solved_is_not_validated(monkeypatch, script):
+def test_who_is_not_solved_is_not_validated_and_delivers_what_its_window_chose(monkeypatch, script):
     monkeypatch.setattr(Copy, "solved_bits", 0.0)
-    population = finished(config(attempts=2)).population
+    trainer, kept = Trainer(config(attempts=2)), []
+    while not trainer.finished:
+        trainer.block()
+        if trainer.updates < 2 * ATTEMPT:
+            kept.append((float(trainer.population.kept_cost), trainer.population.kept.clone()))
+    population = trainer.population
     assert population.attempts.tolist() == [2]
     assert population.solved_at.tolist() == [-1]
-    assert torch.equal(population.delivered(), population.state.average)
+    assert not population.passed(100.0).any()
+    assert float(population.kept_cost) <= min(cost for cost, _ in kept)  # of both attempts
+    assert torch.equal(population.delivered(), population.kept)
+    assert torch.equal(kept[11][1], kept[12][1])  # to begin again takes nothing away
+
+
+def test_a_validation_that_is_no_number_leaves_what_was_there(script):
+    costs, _ = script
+    costs += [[float("nan")], [float("inf")], [float("nan")]]
+    population = finished(config(attempts=1)).population
+    assert not population.validated.any()
+    assert population.solved_at.tolist() == [WINDOW]  # solved, and not passed
+    assert torch.isfinite(population.kept_cost).all()
+
+
+def test_the_end_of_a_curriculum_does_not_touch_who_has_left(script):
+    costs, _ = script
+    costs += [[0.0, 0.5]] * 2 + [[0.5]] * 2
+    settings = config(
+        seeds=(1, 2), batch_size=10, episodes=4000, attempts=2, curriculum={"blanks": 0.5}, curriculum_share=0.5
+    )
+    trainer = Trainer(settings)
+    for _ in range(4):
+        trainer.block()
+    window = trainer.population.recent[0].clone()
+    while not trainer.finished:
+        trainer.block()
+    assert costs == []
+    assert torch.isfinite(window).all()
+    assert torch.equal(trainer.population.recent[0], window)
 
 
 def test_every_attempt_has_its_own_rates_lessons_and_data():
@@ -178,7 +214,9 @@ def test_a_seed_alone_equals_the_same_seed_among_others():
 
 
 def test_walking_ahead_is_block_after_block():
-    settings = config(seeds=(5, 6, 7), episodes=4000, attempts=2, passing_bits=11.0)  # a validation after every other block
+    settings = config(
+        seeds=(5, 6, 7), episodes=4000, attempts=2, passing_bits=11.0
+    )  # a validation after every other block
     plain, walked = finished(settings), Trainer(settings)
     walked.asynchronous = True
     whole = list(walked.walk())
@@ -211,7 +249,8 @@ def test_a_checkpoint_from_before_there_were_attempts_is_taken_up():
     for _ in range(11):
         trainer.block()
     tensors = {name: tensor.clone() for name, tensor in trainer.population.tensors().items()}
-    del tensors["attempts"], tensors["attempt_solved_at"]
+    for name in ATTEMPTS:
+        del tensors[name]
     other = Trainer(config(validation={}, attempts=1))
     other.population.restore(tensors)
     assert other.population.attempts.tolist() == [1]
@@ -244,14 +283,10 @@ def test_a_run_without_validation_is_written_as_before_there_was_any():
     assert RunConfig.from_dict(config().to_dict()) == config()
 
 
-def test_a_recipe_that_stops_when_solved_validates_nothing():
-    assert not preset("repeat-copy-pulses-ntm-lstm", early_stop=True).validation
-
-
 def test_the_record_shows_the_attempts(script, tmp_path):
     costs, _ = script
-    costs += [[0.5, 0.001]] * 3 + [[0.0]] * 3
-    settings = config(seeds=(1000, 1001), preset="copy-ntm-lstm/sure", attempts=2)
+    costs += [[0.5, 0.001, 0.3]] * 3 + [[0.0, 0.4]] * 3
+    settings = config(seeds=(1000, 1001, 1002), preset="copy-ntm-lstm/sure", attempts=2)
     trainer = Trainer(settings, Run(tmp_path / "run", settings))
     while not trainer.finished:
         trainer.block()
@@ -259,12 +294,30 @@ def test_the_record_shows_the_attempts(script, tmp_path):
     record = record_of(trainer, sequences=2)
     trainer.run.close()
     machines = record["machines"]
-    assert [machine["attempts"] for machine in machines] == [2, 1]
-    assert [machine["episodes"] for machine in machines] == [2 * ATTEMPT, ATTEMPT]
-    assert [machine["validation_bits"] for machine in machines] == [0.0, 0.001]
-    # the beginning of an attempt that is not the one delivered does not count as falling back
-    assert all(machine["worst_window_after_solving_bits"] < 4.5 for machine in machines)
+    assert [machine["attempts"] for machine in machines] == [2, 1, 2]
+    assert [machine["episodes"] for machine in machines] == [2 * ATTEMPT, ATTEMPT, 2 * ATTEMPT]
+    assert [machine["validation_bits"] for machine in machines] == [0.0, 0.001, 0.3]
+    # the last one delivers its first attempt: how its second began is not its falling back
+    blocks = blocks_of(1002, [json.loads(line) for line in trainer.metrics])
+    own = machines[2]["worst_window_after_solving_bits"]
+    assert own == worst_after(blocks[:12], WINDOW)
+    assert own < worst_after(blocks, WINDOW)
     page = tables.readme([record])
-    assert "| 1 x 1, 1 x 2 |" in page
+    assert "| 1 x 1, 2 x 2; 2 passed |" in page
     assert "| 1,200, at most 2 times |" in page
-    assert "attempts: 1 x 1, 1 x 2" in tables.describe(record)
+    assert "attempts: 1 x 1, 2 x 2; 2 passed" in tables.describe(record)
+
+
+def test_the_picture_shows_the_machine_that_was_delivered(script):
+    costs, _ = script
+    costs += [[0.5, 0.3]] * 3 + [[0.4, 0.9]] * 3
+    trainer = finished(config(seeds=(1, 2), attempts=2))
+    metrics = [json.loads(line) for line in trainer.metrics]
+    drawn = curves.curves(metrics, trainer.task.solved_bits)
+    solved = [int(drawn[seed].episodes[drawn[seed].solved]) for seed in (1, 2)]
+    assert solved == trainer.population.solved_at.tolist() == [ATTEMPT + WINDOW, WINDOW]
+    first = drawn[1].episodes == ATTEMPT + 100  # a window does not reach back into another attempt
+    assert drawn[1].mean[first] == drawn[1].bits[first]
+    assert curves.turns(metrics) == ([], [ATTEMPT])
+    words = [text.get_text() for text in curves.draw_curves(trainer.task, metrics).axes[0].get_legend().get_texts()]
+    assert "another attempt" in words

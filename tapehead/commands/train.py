@@ -162,10 +162,9 @@ def finish(trainer: Trainer, seconds: float) -> dict[str, Any]:
         "preset": trainer.config.preset,
         "seeds": list(trainer.config.seeds),
         "solved_at": [None if at < 0 else at for at in population.solved_at.tolist()],
-        "attempts": population.attempts.tolist(),
         "episodes": trainer.updates * trainer.config.batch_size,
         "last_window_bits": [_finite(x) for x in population.recent.mean(dim=1).tolist()],
-        trainer.kept_by: [_finite(x) for x in population.kept_cost.tolist()],
+        **_kept(trainer),
         "skipped_updates": population.skipped.tolist(),
         "generalisation": [score.to_dict() for score in scores],
         "backend": trainer.backend_in_use,
@@ -179,6 +178,20 @@ def finish(trainer: Trainer, seconds: float) -> dict[str, Any]:
     }
     run.write_json("result.json", result)
     return result
+
+
+def _kept(trainer: Trainer) -> dict[str, Any]:
+    """By what the weights delivered were chosen."""
+    population, config = trainer.population, trainer.config
+    costs = [_finite(x) for x in population.kept_cost.tolist()]
+    if not config.validation:
+        return {"best_window_bits": costs}
+    validated = population.validated.tolist()
+    return {
+        "attempts": population.attempts.tolist(),
+        "passed": population.passed(config.passing_bits).tolist(),
+        "validation_bits": [cost if was else None for cost, was in zip(costs, validated, strict=True)],
+    }
 
 
 def _finite(value: float) -> float | None:
@@ -202,11 +215,13 @@ def _report(trainer: Trainer, result: dict[str, Any], folder: Path) -> None:
         word = f"solved after {solved[0]:,} episodes" if solved else "not solved"
         if trainer.config.attempts > 1:
             word += f", in {result['attempts'][0]} of {trainer.config.attempts} attempts"
+            word += "" if result["passed"][0] else ", not passed"
     else:
         word = f"{len(solved)} of {total} seeds solved"
         word += f", median {sorted(solved)[len(solved) // 2]:,} episodes" if solved else ""
-        again = sum(attempts > 1 for attempts in result["attempts"])
-        word += f", {again} began again" if again else ""
+        if trainer.config.validation:
+            again = sum(attempts > 1 for attempts in result["attempts"])
+            word += f", {again} began again, {sum(result['passed'])} passed"
     threshold = f"{trainer.task.solved_bits:g} bit over the last 1,000 episodes"
     console.print(f"{trainer.task.name}: {word} (under {threshold}).", soft_wrap=True)
     console.print(score_table(result))

@@ -104,11 +104,10 @@ def _machines(trainer: Trainer, claim: Claim, scores: list[Score]) -> list[dict[
         there = {label: _one(scored, s) for label, scored in zip(labels, scores, strict=True)}
         machine = {
             "seed": seed,
-            "attempts": int(population.attempts[s]),
             "episodes": blocks[-1].end,
             "solved_at": solved_at if solved_at >= 0 else None,
             "last_window_bits": _finite(float(population.recent[s].mean())),
-            trainer.kept_by: _finite(float(population.kept_cost[s])),
+            **_kept(trainer, s),
             "worst_window_after_solving_bits": _finite(worst_after(own, solved_at)) if solved_at >= 0 else None,
             "skipped_updates": int(population.skipped[s]),
             "weights_sha256": weights_hash(delivered[s]),
@@ -117,6 +116,15 @@ def _machines(trainer: Trainer, claim: Claim, scores: list[Score]) -> list[dict[
         }
         machines.append(machine)
     return machines
+
+
+def _kept(trainer: Trainer, s: int) -> dict[str, Any]:
+    """By what the weights of one machine were chosen."""
+    population, cost = trainer.population, _finite(float(trainer.population.kept_cost[s]))
+    if not trainer.config.validation:
+        return {"best_window_bits": cost}
+    validated = bool(population.validated[s])
+    return {"attempts": int(population.attempts[s]), "validation_bits": cost if validated else None}
 
 
 def _one(scored: Score, s: int) -> dict[str, float | None]:

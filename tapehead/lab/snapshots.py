@@ -54,6 +54,8 @@ def make_snapshots(
     card = store.card(name, folder)
     model = store.load(name, folder=folder)
     config = dataclasses.replace(config_of(card), device=device, backend=backend)
+    if config.attempts > 1:
+        raise ValueError(f"{name} may have begun several times, and snapshots are of one machine: take another.")
     blocks = -(-card.episodes // (config.batch_size * BLOCK))
     series, delivered = take(config, milestones(blocks, count))
     if not torch.equal(delivered, model.flat_parameters()):

@@ -28,9 +28,10 @@ solve. Worst after solving: the highest mean of at least 1,000 consecutive episo
 then on, of any machine; the weights delivered are those at the lowest.
 
 Attempts: some recipes validate the machines that are solved, at sizes beyond training and on sequences that are neither
-learned from nor scored here (which sizes is in the record, under `validation`). The weights delivered are then those of
+learned from nor scored here (which sizes is in the record, under `config`). The weights delivered are then those of
 the lowest cost there, and a machine that has not passed by the end of an attempt begins again with other weights.
-Episodes to solve are those of the machine delivered, and all episodes of the attempts before it.
+Episodes to solve are those of the machine delivered and all of the attempts before it; the seconds hold what validation
+took, too; the worst after solving is of the attempt that was delivered.
 
 """
 
@@ -98,11 +99,13 @@ def _seconds(summary: dict[str, Any]) -> str:
 
 
 def _attempts(record: dict[str, Any]) -> str:
-    """ "1", or "14 x 1, 5 x 2, 1 x 3"."""
-    counts = Counter(machine.get("attempts", 1) for machine in record["machines"])
-    if set(counts) == {1}:
+    """ "1", or how many machines took how many, and how many passed: "14 x 1, 5 x 2, 1 x 3; 19 passed"."""
+    if "validation" not in record["config"]:
         return "1"
-    return ", ".join(f"{machines} x {attempts}" for attempts, machines in sorted(counts.items()))
+    counts = Counter(machine["attempts"] for machine in record["machines"])
+    found = [machine["validation_bits"] for machine in record["machines"]]
+    passed = sum(bits is not None and bits < record["config"]["passing_bits"] for bits in found)
+    return ", ".join(f"{machines} x {attempts}" for attempts, machines in sorted(counts.items())) + f"; {passed} passed"
 
 
 def _times(record: dict[str, Any]) -> str:
@@ -132,7 +135,7 @@ def describe(record: dict[str, Any]) -> str:
     first = f"{record['row']}/{record['recipe']}, {seeds_in_words(record)}: {fraction(summary['solved'])} solved"
     if summary["episodes_to_solve"]:
         first += f" after {spread(summary['episodes_to_solve'])} episodes; seconds: {_seconds(summary)}"
-    if record["config"].get("attempts", 1) > 1:
+    if "validation" in record["config"]:
         first += f"; attempts: {_attempts(record)}"
     lines = [first, *(f"  {fraction(criterion)} {criterion['says']}" for criterion in summary["criteria"])]
     for point in summary["points"]:

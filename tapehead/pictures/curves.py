@@ -1,5 +1,6 @@
 """The learning curve, in the manner of the paper's Figures 3, 7, 10, 13 and 18: cost per sequence against episodes."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,30 +28,55 @@ class Curve(NamedTuple):
     solved: int | None  # the block at whose end the seed was solved
 
 
+class _Point(NamedTuple):
+    """A line of the metrics for one seed."""
+
+    episodes: float
+    bits: float
+    since: float  # where what its window may reach back to begins: its attempt, or the end of that one's curriculum
+    judged: float  # 0 for a part of a curriculum that comes to an end
+    attempt: float
+
+
 def curves(metrics: Sequence[dict[str, Any]], threshold: float) -> dict[int, Curve]:
     """The lines of metrics.jsonl by seed. A line is a whole block, so a window is the fewest blocks that fill it."""
-    points: dict[int, list[tuple[float, float]]] = {}
+    points: dict[int, list[_Point]] = {}
+    best: dict[int, tuple[float, int]] = {}  # the lowest validation cost of a seed, and its attempt
+    attempt, since, before = 1, 0, 0
     for line in metrics:
+        if line.get("attempt", 1) > attempt:
+            attempt, since = line["attempt"], before
         for seed, bits in zip(line["seeds"], line["bits"], strict=True):
-            points.setdefault(seed, []).append((line["episodes"], np.nan if bits is None else bits))
-    since = curriculum_end(metrics)
-    return {seed: _curve(np.array(history, dtype=np.float64), threshold, since) for seed, history in points.items()}
+            value = np.nan if bits is None else bits
+            point = _Point(line["episodes"], value, since, not line.get("curriculum"), attempt)
+            points.setdefault(seed, []).append(point)
+        for seed, cost in zip(line["seeds"], line.get("validation", []), strict=False):
+            if cost is not None:
+                best[seed] = min(best.get(seed, (np.inf, 0)), (cost, attempt))
+        before = line["episodes"]
+        since = before if line.get("curriculum") else since
+    return {
+        seed: _curve(np.array(history, dtype=np.float64), threshold, best.get(seed, (0.0, None))[1])
+        for seed, history in points.items()
+    }
 
 
-def curriculum_end(metrics: Sequence[dict[str, Any]]) -> int:
-    """The episodes of a curriculum that came to an end, by which no machine is judged; 0 without one."""
-    return max((line["episodes"] for line in metrics if line.get("curriculum")), default=0)
+def turns(metrics: Sequence[dict[str, Any]]) -> tuple[list[int], list[int]]:
+    """The episodes at which curricula ended, and those at which attempts other than the first began."""
+    pairs = list(itertools.pairwise(metrics))
+    ends = [a["episodes"] for a, b in pairs if a.get("curriculum") and not b.get("curriculum")]
+    return ends, [a["episodes"] for a, b in pairs if a.get("attempt", 1) < b.get("attempt", 1)]
 
 
-def _curve(history: Numbers, threshold: float, since: int) -> Curve:
-    episodes, bits = history.T
+def _curve(history: Numbers, threshold: float, delivered: int | None) -> Curve:
+    """delivered: the attempt whose machine was; None if there was no validation."""
+    episodes, bits, since, judged, attempt = history.T
     counts = np.diff(episodes, prepend=0.0)
-    begins = np.searchsorted(episodes, episodes - WINDOW, side="right")  # the first block of each window
-    first = np.searchsorted(episodes, since, side="right")  # no window reaches back into the curriculum
-    begins = np.where(episodes > since, np.maximum(begins, first), begins)
+    begins = np.searchsorted(episodes, np.maximum(episodes - WINDOW, since), side="right")  # a window's first block
     mean = np.array([np.average(bits[a : b + 1], weights=counts[a : b + 1]) for b, a in enumerate(begins)])
-    under = np.flatnonzero((mean < threshold) & (episodes >= since + WINDOW))
-    return Curve(episodes, bits, mean, int(under[0]) if len(under) else None)
+    under = (mean < threshold) & (judged > 0) & (episodes >= since + WINDOW)
+    places = np.flatnonzero(under if delivered is None else under & (attempt == delivered))
+    return Curve(episodes, bits, mean, int(places[0]) if len(places) else None)
 
 
 @style.look()
@@ -61,8 +87,11 @@ def draw_curves(task: Task, metrics: Sequence[dict[str, Any]]) -> Figure:
     by_seed = curves(metrics, task.solved_bits)
     _lines(axes, list(by_seed.values()))
     _levels(axes, task, list(by_seed.values()))
-    if since := curriculum_end(metrics):
-        axes.axvline(since / 1000, color=style.ORANGE, linewidth=0.9, zorder=1, label="the curriculum ends")
+    ends, begins = turns(metrics)
+    for episodes, look, says in ((ends, "-", "the curriculum ends"), (begins, ":", "another attempt")):
+        for i, at in enumerate(episodes):
+            label = says if i == 0 else None
+            axes.axvline(at / 1000, color=style.ORANGE, linewidth=0.9, linestyle=look, zorder=1, label=label)
     page.text(figure, 0.15, 0.3, f"{style.task_title(task.name)}: learning curve", fontsize=12)
     axes.set_xlabel("Training episodes (thousands)")
     axes.set_ylabel(f"Cost {'above the optimum ' if task.paired else ''}per sequence (bits)")

@@ -18,7 +18,7 @@ BLOCK = 100
 blocks."""
 
 VALIDATIONS = 20
-"""How often the machines of an attempt are validated, at equal distances in whole blocks, the last time at its end."""
+"""How often at most the machines of an attempt are validated: at equal distances in whole blocks, and at its end."""
 
 # Where a run happens, not what it computes: these may change when it is resumed.
 PLACE = ("backend", "device")
@@ -41,7 +41,7 @@ class RunConfig:
     optimiser: Optimiser = "graves"
     learning_rate: float = 1e-4
     schedule: Schedule = "constant"
-    """cosine: from `learning_rate` down to `final_rate` times it, over all episodes."""
+    """cosine: from `learning_rate` down to `final_rate` times it, over the episodes of an attempt."""
     final_rate: float = 0.05
     clip: Clip = "elementwise"
     clip_at: float = 10.0
@@ -124,7 +124,7 @@ class RunConfig:
     def validates_at(self, update: int) -> bool:
         """Whether machines are validated when so many updates are done."""
         done = (update - 1) % self.updates + 1
-        each = max(1, round(self.updates / VALIDATIONS / BLOCK)) * BLOCK
+        each = -(-self.updates // (VALIDATIONS * BLOCK)) * BLOCK
         return bool(self.validation) and (done % each == 0 or done == self.updates)
 
     @property

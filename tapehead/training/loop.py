@@ -159,21 +159,20 @@ class Trainer:
             line["validation"] = self._validate()
         self.metrics.append(json.dumps(line))
         if self.updates % config.updates == 0 and self.updates < config.all_updates:
-            population.begin_again(list(config.seeds), self.updates // config.updates, config.passing_bits)
+            population.begin_again(self.updates // config.updates, config.passing_bits)
 
     def _validate(self) -> list[float | None]:
         """Cost of the active machines at the validation sizes, once they are solved; the best weights are kept."""
         population, config = self.population, self.config
         rows = (population.attempt_solved_at[population.index] >= 0).nonzero().squeeze(-1)
-        costs: list[float | None] = [None] * len(population.index)
+        costs = torch.full((len(population.index),), torch.nan, dtype=torch.float64)
+        weights = population.working.weights
         if len(rows):
-            weights = population.working.weights[rows.to(self.device)]
-            sizes, count = dict(config.validation), config.validation_sequences
-            bits = score(self.model, weights, self.task, sizes, count, source="validation").bits
-            population.keep(rows, torch.tensor(bits, dtype=torch.float64), weights)
-            for row, value in zip(rows.tolist(), bits, strict=True):
-                costs[row] = value if math.isfinite(value) else None
-        return costs
+            solved, sizes = weights[rows.to(self.device)], dict(config.validation)
+            scored = score(self.model, solved, self.task, sizes, config.validation_sequences, source="validation")
+            costs[rows] = torch.tensor(scored.bits, dtype=torch.float64)
+        population.keep_validated(costs, weights)
+        return [value if math.isfinite(value) else None for value in costs.tolist()]
 
     def _teaching(self, update: int) -> Task:
         """Where the sequences of an update come from."""
@@ -198,7 +197,7 @@ class Trainer:
         """
         first, stocked, data, slots = self._stock
         if stocked != seeds or not first <= span.start < span.stop <= first + len(data.lengths):
-            if span.start % self.config.updates == self.config.taught_updates:
+            if span.start % self.config.updates in (0, self.config.taught_updates):
                 self._longest = STOCKED_STEPS  # other sequences begin here, and may be longer
             sequences = len(span) * len(seeds) * self.config.batch_size
             blocks = max(1, min(10, STOCKED_STEPS // (sequences * self._longest)))
@@ -243,14 +242,8 @@ class Trainer:
             line["attempt"] = -(-self.updates // self.config.updates)
         self.population.record(by_seed, skipped)
         if not self._unjudged:
-            kept = None if self.config.validation else weights
-            self.population.judge(episodes, self.task.solved_bits, self.config.early_stop, kept)
+            self.population.judge(episodes, self.task.solved_bits, self.config.early_stop, weights)
         return line
-
-    @property
-    def kept_by(self) -> str:
-        """The name of the cost by which weights are kept."""
-        return "validation_bits" if self.config.validation else "best_window_bits"
 
     @property
     def finished(self) -> bool:

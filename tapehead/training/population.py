@@ -17,6 +17,7 @@ WINDOW = 1000
 """Episodes over which "solved" is judged."""
 
 EVERYONE = slice(None)
+ATTEMPTS = ("attempt_solved_at", "attempts", "validated")  # records that older checkpoints do not have
 
 
 class Population:
@@ -25,15 +26,16 @@ class Population:
     def __init__(
         self, model: SequenceModel, rule: UpdateRule, update: Update, seeds: list[int], device: torch.device
     ) -> None:
-        self.model, self.rule, self._update = model, rule, update
+        self.model, self.rule, self._update, self._seeds = model, rule, update, seeds
         count = len(seeds)
         self.state = UpdateState(rule, model.initial_population(seeds).to(device))
         self.recent = torch.full((count, WINDOW), float("inf"), dtype=torch.float64)  # newest last
         self.kept = self.state.parameters.clone()
         self.kept_cost = torch.full((count,), float("inf"), dtype=torch.float64)
+        self.validated = torch.zeros(count, dtype=torch.bool)  # whether that cost is one of validation
         self.solved_at = torch.full((count,), -1, dtype=torch.int64)  # episodes, -1: not yet; of the machine kept
-        self.attempt_solved_at = self.solved_at.clone()
-        self.attempts = torch.ones(count, dtype=torch.int64)
+        self.attempt_solved_at = self.solved_at.clone()  # of the attempt under way
+        self.attempts = torch.ones(count, dtype=torch.int64)  # begun
         self.skipped = torch.zeros(count, dtype=torch.int64)
         self.active = torch.ones(count, dtype=torch.bool)
         self._choose_working()
@@ -89,43 +91,52 @@ class Population:
 
     def forget_window(self) -> None:
         """Judge by what comes from here on."""
-        self.recent.fill_(float("inf"))
+        self.recent[self._rows] = float("inf")
 
-    def judge(self, episodes: int, threshold: float, early_stop: bool, weights: Tensor | None) -> None:
+    def judge(self, episodes: int, threshold: float, early_stop: bool, weights: Tensor) -> None:
         """Note who is solved, keep the weights at the lowest mean of a full window, and let the solved ones go.
 
-        `weights` [A, P] are those after the episodes that were recorded last (the working copy may have gone on); None
-        keeps nothing, because validation will.
+        `weights` [A, P] are those after the episodes that were recorded last (the working copy may have gone on).
         """
         mean = self.recent[self._rows].mean(dim=1)  # infinite until a window is full
         solved = (mean < threshold) & (self.attempt_solved_at[self.index] < 0)
         self.attempt_solved_at[self.index[solved]] = episodes
-        if weights is not None:
-            self.keep(torch.arange(len(mean)), mean, weights)
-            self.solved_at[self.index] = self.attempt_solved_at[self.index]
+        self._keep((mean < self.kept_cost[self.index]) & ~self.validated[self.index], mean, weights)
         if early_stop and bool(solved.any()):
             self.write_back()
             self.active[self.index[solved]] = False
             self._choose_working()
 
-    def keep(self, rows: Tensor, costs: Tensor, weights: Tensor) -> None:
-        """Keep the weights of some active seeds (`rows` of the working copy) where their cost is the lowest so far."""
-        seeds = self.index[rows]
-        better = costs < self.kept_cost[seeds]
-        chosen = seeds[better]
-        if len(chosen):
-            self.kept[chosen.to(self.kept.device)] = weights[better.to(weights.device)]
-            self.kept_cost[chosen] = costs[better]
-            self.solved_at[chosen] = self.attempt_solved_at[chosen]
+    def keep_validated(self, costs: Tensor, weights: Tensor) -> None:
+        """Keep weights [A, P] of the lowest cost in validation; costs [A] are NaN for those that were not validated.
 
-    def begin_again(self, seeds: list[int], attempt: int, passing: float) -> None:
-        """Those of the active seeds that have kept nothing under `passing` begin again, and the others leave."""
+        The first of them takes the place of what was kept by its window.
+        """
+        better = torch.isfinite(costs) & ((costs < self.kept_cost[self.index]) | ~self.validated[self.index])
+        self._keep(better, costs, weights)
+        self.validated[self.index[better]] = True
+
+    def _keep(self, better: Tensor, costs: Tensor, weights: Tensor) -> None:
+        """Take over the weights of some of the active seeds, better [A]. Nothing here waits for a GPU."""
+        rows = better.nonzero().squeeze(-1)
+        seeds = self.index[rows]
+        if len(rows):
+            self.kept[_sent(seeds, self.kept.device)] = weights[_sent(rows, weights.device)]
+            self.kept_cost[seeds] = costs[rows]
+            self.solved_at[seeds] = self.attempt_solved_at[seeds]
+
+    def passed(self, under: float) -> Tensor:
+        """Who has been validated at a cost under this, [S]."""
+        return self.validated & (self.kept_cost < under)
+
+    def begin_again(self, attempt: int, passing: float) -> None:
+        """Those of the active seeds that have not passed begin again, with other weights, and the others leave."""
         self.write_back()
-        self.active &= self.kept_cost >= passing
+        self.active &= ~self.passed(passing)
         failed = self.active.nonzero().squeeze(-1)
-        fresh = self.model.initial_population([seeds[i] for i in failed.tolist()], attempt) if len(failed) else None
-        if fresh is not None:
+        if len(failed):
             device = self.state.parameters.device
+            fresh = self.model.initial_population([self._seeds[i] for i in failed.tolist()], attempt)
             self.state.put(failed.to(device), UpdateState(self.rule, fresh.to(device)))
             self.recent[failed] = float("inf")
             self.attempt_solved_at[failed] = -1
@@ -143,14 +154,15 @@ class Population:
         """Everything that a checkpoint must hold."""
         self.write_back()
         named = {f"update.{name}": tensor for name, tensor in self.state.tensors(self.rule).items()}
-        records = ("recent", "kept", "kept_cost", "solved_at", "attempt_solved_at", "attempts", "skipped", "active")
+        records = ("recent", "kept", "kept_cost", "solved_at", "skipped", "active", *ATTEMPTS)
         return named | {name: getattr(self, name) for name in records}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         mine = self.tensors()
-        # of a run that was begun when there were no attempts
-        if "solved_at" in tensors:
-            tensors = {"attempt_solved_at": tensors["solved_at"], "attempts": torch.ones_like(self.attempts)} | tensors
+        if not any(name in tensors for name in ATTEMPTS):  # of a run that was begun when there were none
+            before = {"attempts": self.attempts, "validated": self.validated}
+            before["attempt_solved_at"] = tensors.get("solved_at", self.solved_at)
+            tensors = tensors | before
         shapes, given = ({name: tuple(t.shape) for name, t in part.items()} for part in (mine, tensors))
         if shapes != given:
             raise ValueError(
@@ -159,6 +171,11 @@ class Population:
         for name, tensor in mine.items():
             tensor.copy_(tensors[name])
         self._choose_working()
+
+
+def _sent(places: Tensor, device: torch.device) -> Tensor:
+    """Places on a device, without waiting for what it has been asked for before."""
+    return places.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else places.to(device)
 
 
 def excess_bits(task: Task, batch: Batch, costs: Tensor) -> Tensor:

@@ -59,13 +59,15 @@ class Progress:
         pace = done * trainer.config.batch_size / max(now - self._started_at, 1e-9)  # of one seed
         left = (trainer.config.all_updates - trainer.updates) * trainer.config.batch_size / max(pace, 1e-9)
         seeds = len(trainer.config.seeds)
-        recent = population.recent[:, -100:].median(dim=0).values
-        recent = recent[torch.isfinite(recent)].mean()  # there may be fewer than a hundred yet
-        parts = [f"{float(recent):.3g} bits", f"{pace * max(1, int(population.active.sum())):,.0f} episodes/s"]
+        there = population.index if len(population.index) else slice(None)  # those who left have nothing new to say
+        recent = population.recent[there, -100:].median(dim=0).values
+        recent = recent[torch.isfinite(recent)]  # there may be fewer than a hundred yet, or none
+        parts = [f"{float(recent.mean()):.3g} bits"] if len(recent) else []
+        parts.append(f"{pace * max(1, int(population.active.sum())):,.0f} episodes/s")
         if seeds > 1:
             parts.append(f"{int((population.solved_at >= 0).sum())} of {seeds} seeds solved")
         if trainer.config.attempts > 1:
-            parts.append(f"attempt {min(trainer.updates // trainer.config.updates + 1, trainer.config.attempts)}")
+            parts.append(f"attempt {-(-trainer.updates // trainer.config.updates)}")
         if not trainer.finished:
             parts.append(f"at most {_duration(left)} left")
         return ", ".join(parts)

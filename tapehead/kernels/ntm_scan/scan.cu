@@ -1021,7 +1021,7 @@ struct OfStep {
 };
 
 // Logits of two steps and, where there are targets, their cost and the gradient of that, which is left in `few` for the
-// last eight outputs. Eight at a time. All loads come first, those of a row past the sequence's end too.
+// last group of outputs. Eight at a time. Loads do not wait for the sequence's length: those past its end are not used.
 __device__ __forceinline__ float outputs_of_steps(const Arguments& a, const OfStep (&at)[PAIR], const float* parameters, float (*few)[OUTPUT_GROUP]) {
   const float *weight = parameters + OUTPUT_WEIGHT, *bias = parameters + OUTPUT_BIAS;
   const int lane = threadIdx.x % 32;
@@ -1092,14 +1092,15 @@ extern "C" __global__ void __launch_bounds__(1024, 1) ntm_outputs(const __grid_c
   const float* parameters = a.parameters + (long long)seed * PARAMETERS;
   float(*few)[OUTPUT_GROUP] = (float(*)[OUTPUT_GROUP])((float*)shared_memory + warp * PAIR * OUTPUT_GROUP);
   float cost = 0;
-  for (int first = warp; first < a.steps; first += PAIR * warps) {
+  for (int first = PAIR * warp; first < a.steps; first += PAIR * warps) {
     OfStep at[PAIR];
     UNROLL for (int p = 0; p < PAIR; p++) {
-      const int t = first + p * warps, there = min(t, a.steps - 1);
+      const int t = first + p, there = min(t, a.steps - 1);
       at[p] = {t, ((long long)seed * a.steps + there) * a.batch + row, kept.before(there + 1), t < a.steps, t < length};
     }
     if (a.outputs || a.targets) cost += outputs_of_steps(a, at, parameters, few);
     if (a.d_rows) through_outputs(a, at, parameters + OUTPUT_WEIGHT, few);
+    __syncwarp();  // before the next steps' numbers come into `few`
   }
   if (!a.targets) return;
   UNROLL for (int bit = 1; bit < 32; bit *= 2) cost += from_lane(cost, bit);

@@ -75,10 +75,9 @@ def update(
     if gradient.data_ptr() % 16:
         gradient = gradient.clone()
     look = squares is None
-    if squares is None:
-        squares = parameters.new_empty(seeds, -(-size // PART))
+    squares = parameters.new_empty(seeds, -(-size // PART)) if squares is None else squares.contiguous()
     adam = rule.optimiser == "adam"
-    counts = state.applied.clone() if adam else state.applied  # all blocks of a seed need Adam's, and one writes it
+    counts = state.applied.clone() if adam else None  # for all blocks of a seed, while one of them writes `applied`
     skipped = torch.empty(seeds, dtype=torch.bool, device=parameters.device)
     moments = [moment.data_ptr() for moment in state.moments] + [None]
     arguments = Arguments(
@@ -86,8 +85,8 @@ def update(
         average=None if state.average is None else state.average.data_ptr(),
         gradient=gradient.data_ptr(), costs=costs.data_ptr(),
         rate_tensor=rate.data_ptr() if isinstance(rate, Tensor) else None,
-        squares=squares.data_ptr(), counts=counts.data_ptr(), applied=state.applied.data_ptr(),
-        skipped=skipped.data_ptr(),
+        squares=squares.data_ptr(), counts=None if counts is None else counts.data_ptr(),
+        applied=state.applied.data_ptr(), skipped=skipped.data_ptr(),
         size=size, batch=costs.shape[1], parts=squares.shape[1],
         adam=int(adam), clip=CLIPS[rule.clip], clip_at=rule.clip_at,
         decay_of_average=rule.average, rate=0.0 if isinstance(rate, Tensor) else rate,

@@ -16,7 +16,7 @@ struct Arguments {
   const float* costs;                                    // [S, B]
   const float* rate_tensor;                              // null: `rate`
   float* squares;                                        // [S, parts]: sums of squares, NaN where not finite
-  const long long* counts;                               // [S]: `applied` before this update
+  const long long* counts;                               // [S]: `applied` before this update; null but for Adam
   long long* applied;                                    // [S]
   bool* skipped;                                         // [S]
   long long size;                                        // P
@@ -132,10 +132,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_
   }
   // a norm whose square overflows is not usable either
   if (a.clip == CLIP_NORM) good = good && finite(squares);
-  const long long count = a.counts[seed] + 1;
+  const long long count = a.adam ? a.counts[seed] + 1 : 0;
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     a.skipped[seed] = !good;
-    if (good) a.applied[seed] = count;
+    if (good) a.applied[seed]++;
   }
   if (!good) return;
   const float rate = a.rate_tensor ? *a.rate_tensor : a.rate;
