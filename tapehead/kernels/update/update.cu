@@ -111,7 +111,7 @@ struct Four {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_constant__ Arguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 3) update_apply(const __grid_constant__ Arguments a) {
   constexpr int FOURS = PART / (4 * THREADS);
   const int seed = blockIdx.y;
   const long long offset = seed * a.size, end = offset + a.size;
