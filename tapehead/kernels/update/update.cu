@@ -111,7 +111,7 @@ struct Four {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 3) update_apply(const __grid_constant__ Arguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_constant__ Arguments a) {
   constexpr int FOURS = PART / (4 * THREADS);
   const int seed = blockIdx.y;
   const long long offset = seed * a.size, end = offset + a.size;
@@ -132,10 +132,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) update_apply(const __gr
   }
   // a norm whose square overflows is not usable either
   if (a.clip == CLIP_NORM) good = good && finite(squares);
-  const long long count = a.adam ? a.counts[seed] + 1 : 0;
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     a.skipped[seed] = !good;
-    if (good) a.applied[seed]++;
+    a.applied[seed] += good;
   }
   if (!good) return;
   const float rate = a.rate_tensor ? *a.rate_tensor : a.rate;
@@ -143,6 +142,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) update_apply(const __gr
   const float limit = a.clip == CLIP_ELEMENTWISE ? a.clip_at : 3.402823466e38f;
   float unbias_first = 1.0f, unbias_second = 1.0f;
   if (a.adam) {
+    const long long count = a.counts[seed] + 1;
     unbias_first = 1.0f / (float)(1.0 - pow((double)ADAM_BETA_1, (double)count));
     unbias_second = 1.0f / (float)(1.0 - pow((double)ADAM_BETA_2, (double)count));
   }
