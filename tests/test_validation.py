@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tiny_laboratory import tapehead
 
 from tapehead.evaluation.generalisation import Score, score
 from tapehead.lab import tables
@@ -321,3 +322,37 @@ def test_the_picture_shows_the_machine_that_was_delivered(script):
     assert curves.turns(metrics) == ([], [ATTEMPT])
     words = [text.get_text() for text in curves.draw_curves(trainer.task, metrics).axes[0].get_legend().get_texts()]
     assert "another attempt" in words
+
+
+def train(folder, *more):
+    """`tapehead train` on a tiny machine that has two attempts, and passes none; the exit code."""
+    small = {"controller_size": 8, "memory_slots": 8, "memory_width": 4}
+    options = [str(word) for pair in small.items() for word in pair]
+    return tapehead(
+        "train", "copy", "--seeds", 2, "--episodes", ATTEMPT, "--out", folder, "--no-early-stop",
+        "--task-options", "length", "[1,3]", "width", 2, "--model-options", *options,
+        "--validation", "length", 5,
+        "--settings", "attempts", 2, "validation_sequences", 5, "passing_bits", 1e-6, "slots", "none", *more,
+    )  # fmt: skip
+
+
+def test_the_command_line_validates_and_says_who_began_again(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Copy, "generalisation", ({"length": 2},))
+    assert train(tmp_path / "run") in (0, None)
+    said = capsys.readouterr()
+    assert "2 of 2 seeds solved" in said.out
+    assert "2 began again, 0 passed" in said.out
+    assert "attempt 2" in said.err
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["attempts"] == [2, 2]
+    assert result["passed"] == [False, False]
+    assert all(bits > 1e-6 for bits in result["validation_bits"])
+    assert "best_window_bits" not in result
+    assert train(tmp_path / "run") in (0, None)  # and again from what is there
+    assert "2 began again, 0 passed" in capsys.readouterr().out
+
+
+def test_a_size_that_is_none_is_one_sentence(tmp_path, capsys):
+    assert train(tmp_path / "run", "--validation", "lenght", 5) == 2
+    assert "Did you mean 'length'? Valid: length." in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

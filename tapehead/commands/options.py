@@ -27,6 +27,12 @@ def task_fields(task: str) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
+def size_fields(task: str) -> dict[str, Any]:
+    """Those of them that are sizes."""
+    limits = resolve(TASKS[task]).limits
+    return {name: hint for name, hint in task_fields(task).items() if name in limits}
+
+
 def model_fields(model: str) -> dict[str, Any]:
     """The options of a model with their types."""
     if model == "ntm":

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 
-from tapehead.commands.options import check_device, check_options, model_fields, setting_fields, task_fields
+from tapehead.commands.options import (
+    check_device,
+    check_options,
+    model_fields,
+    setting_fields,
+    size_fields,
+    task_fields,
+)
 from tapehead.commands.tables import score_table
 from tapehead.evaluation.generalisation import generalisation
 from tapehead.paper.presets import preset, preset_name
@@ -70,7 +77,7 @@ def configure(options: "cli.Train") -> RunConfig:
 
 
 def _validation(options: "cli.Train") -> dict[str, Any]:
-    sizes = check_options("--validation", task_fields(options.task), _values(options.validation))
+    sizes = check_options("--validation", size_fields(options.task), _values(options.validation))
     return {"validation": sizes} if sizes else {}
 
 
