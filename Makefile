@@ -21,7 +21,7 @@ unit: .venv/ready
 
 test-gpu: .venv/ready  ## on a machine with a CUDA device; the times go to a file with today's date
 	$(BIN)/pytest -m gpu
-	$(BIN)/tapehead bench --device cuda --out benchmarks/results
+	$(BIN)/tapehead bench --device cuda --no-growth
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("tapehead needs Python 3.11 or newer, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
