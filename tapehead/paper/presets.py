@@ -135,6 +135,10 @@ PULSES = REPEAT | {
     "episodes": 80_000,
     "slots": (32, 128),
     "model_options": {"order": "read_then_write"},
+    "validation": {"length": 20, "repeats": 20},
+    "validation_sequences": 800,
+    "passing_bits": 0.002,
+    "attempts": 3,
 }
 REPEAT_FEEDFORWARD = REPEAT | {
     "learning_rate": 5e-4,
@@ -232,6 +236,8 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
         settings["model_options"] = settings["model_options"] | sure.pop("model_options", {})
         settings |= sure
     changes = dict(changes)
+    if changes.get("early_stop"):  # a machine that stops when it is solved is not validated
+        settings |= {"validation": {}, "attempts": 1}
     settings["model_options"] = settings["model_options"] | changes.pop("model_options", {})
     own = changes.pop("task_options", {})
     settings["task_options"] = settings["task_options"] | own
