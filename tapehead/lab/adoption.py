@@ -80,7 +80,7 @@ def train_command(config: RunConfig) -> str:
     """The line that trains the one machine of a configuration, which must be a preset's but for its episodes."""
     row, _, recipe = config.preset.partition("/")
     standard = preset(row, cast(Recipe, recipe), seeds=config.seeds)
-    if dataclasses.replace(standard, episodes=config.episodes).hash != config.hash:
+    if preset(row, cast(Recipe, recipe), seeds=config.seeds, episodes=config.episodes).hash != config.hash:
         raise ValueError(f"{config.preset} has other settings now than in this record: confirm the row again.")
     words = ["tapehead", "train", config.task]
     words += ["--model", "lstm"] if config.model == "lstm" else ["--controller", config.model_options["controller"]]

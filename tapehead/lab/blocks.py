@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from tapehead.training.population import WINDOW
+from tapehead.training.config import WINDOW
 
 
 class Block(NamedTuple):

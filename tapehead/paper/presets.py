@@ -8,7 +8,7 @@ the paper's in both.
 import dataclasses
 from typing import Any, Literal, get_args
 
-from tapehead.training.config import RunConfig
+from tapehead.training.config import WINDOW, RunConfig
 from tapehead.words import unknown
 
 Recipe = Literal["sure", "paper"]
@@ -236,7 +236,8 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
         settings["model_options"] = settings["model_options"] | sure.pop("model_options", {})
         settings |= sure
     changes = dict(changes)
-    if changes.get("early_stop"):  # a machine that stops when it is solved is not validated
+    # a machine that stops when it is solved, or before anyone can tell, is not validated
+    if changes.get("early_stop") or changes.get("episodes", WINDOW) < WINDOW:
         settings |= {"validation": {}, "attempts": 1}
     settings["model_options"] = settings["model_options"] | changes.pop("model_options", {})
     own = changes.pop("task_options", {})

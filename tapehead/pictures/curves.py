@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tapehead.pictures import page, style
 from tapehead.pictures.playing import source
 from tapehead.tasks import Task
-from tapehead.training.population import WINDOW
+from tapehead.training.config import WINDOW
 
 OPTIMUM_SAMPLE = 1000  # sequences behind the chance level of a paired task
 

@@ -17,6 +17,9 @@ BLOCK = 100
 """Updates between two looks at the metrics. Part of what a run computes: solved seeds stop, and curricula end, between
 blocks."""
 
+WINDOW = 1000
+"""Episodes over which "solved" is judged."""
+
 VALIDATIONS = 20
 """How often at most the machines of an attempt are validated: at equal distances in whole blocks, and at its end."""
 

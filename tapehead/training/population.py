@@ -12,9 +12,7 @@ from torch import Tensor
 from tapehead.kernels.update.contract import Update, UpdateRule, UpdateState
 from tapehead.models.sequence import SequenceModel
 from tapehead.tasks import Batch, Task
-
-WINDOW = 1000
-"""Episodes over which "solved" is judged."""
+from tapehead.training.config import WINDOW
 
 EVERYONE = slice(None)
 ATTEMPTS = ("attempt_solved_at", "attempts", "validated")  # records that older checkpoints do not have
