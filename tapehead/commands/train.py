@@ -190,14 +190,13 @@ def finish(trainer: Trainer, seconds: float) -> dict[str, Any]:
 def _kept(trainer: Trainer) -> dict[str, Any]:
     """By what the weights delivered were chosen."""
     population, config = trainer.population, trainer.config
-    costs = [_finite(x) for x in population.kept_cost.tolist()]
     if not config.validation:
-        return {"best_window_bits": costs}
-    validated = population.validated.tolist()
+        return {"best_window_bits": [_finite(x) for x in population.kept_cost.tolist()]}
+    costs = population.validation_cost
     return {
         "attempts": population.attempts.tolist(),
-        "passed": population.passed(config.passing_bits).tolist(),
-        "validation_bits": [cost if was else None for cost, was in zip(costs, validated, strict=True)],
+        "passed": (costs < config.passing_bits).tolist(),
+        "validation_bits": [_finite(x) for x in costs.tolist()],
     }
 
 

@@ -120,11 +120,11 @@ def _machines(trainer: Trainer, claim: Claim, scores: list[Score]) -> list[dict[
 
 def _kept(trainer: Trainer, s: int) -> dict[str, Any]:
     """By what the weights of one machine were chosen."""
-    population, cost = trainer.population, _finite(float(trainer.population.kept_cost[s]))
+    population = trainer.population
     if not trainer.config.validation:
-        return {"best_window_bits": cost}
-    validated = bool(population.validated[s])
-    return {"attempts": int(population.attempts[s]), "validation_bits": cost if validated else None}
+        return {"best_window_bits": _finite(float(population.kept_cost[s]))}
+    cost = _finite(float(population.validation_cost[s]))
+    return {"attempts": int(population.attempts[s]), "validation_bits": cost}
 
 
 def _one(scored: Score, s: int) -> dict[str, float | None]:

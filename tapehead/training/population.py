@@ -123,14 +123,15 @@ class Population:
             self.kept_cost[seeds] = costs[rows]
             self.solved_at[seeds] = self.attempt_solved_at[seeds]
 
-    def passed(self, under: float) -> Tensor:
-        """Who has been validated at a cost under this, [S]."""
-        return self.validated & (self.kept_cost < under)
+    @property
+    def validation_cost(self) -> Tensor:
+        """The lowest cost in validation, [S]; infinite for a seed that was never validated."""
+        return self.kept_cost.where(self.validated, float("inf"))
 
     def begin_again(self, attempt: int, passing: float) -> None:
         """Those of the active seeds that have not passed begin again, with other weights, and the others leave."""
         self.write_back()
-        self.active &= ~self.passed(passing)
+        self.active &= self.validation_cost >= passing
         failed = self.active.nonzero().squeeze(-1)
         if len(failed):
             device = self.state.parameters.device
