@@ -134,8 +134,10 @@ class SequenceModel(nn.Module, abc.ABC):
         """Fresh parameters [S, P], each row drawn from its own seed alone; others for every attempt."""
         rows = []
         for seed in seeds:
-            again = hashlib.sha256(f"{seed}, attempt {attempt}".encode()).digest()[:8]
-            number = int.from_bytes(again, "little") if attempt else seed
+            number = seed
+            if attempt:
+                digest = hashlib.sha256(f"{seed}, attempt {attempt}".encode()).digest()
+                number = int.from_bytes(digest[:8], "little")
             self.reset_parameters(torch.Generator().manual_seed(number))
             rows.append(self.flat_parameters())
         return torch.stack(rows)

@@ -50,7 +50,8 @@ def curves(metrics: Sequence[dict[str, Any]], threshold: float) -> dict[int, Cur
             value = np.nan if bits is None else bits
             point = _Point(line["episodes"], value, since, not line.get("curriculum"), attempt)
             points.setdefault(seed, []).append(point)
-        for seed, cost in zip(line["seeds"], line.get("validation", []), strict=False):
+        costs = line.get("validation", [None] * len(line["seeds"]))
+        for seed, cost in zip(line["seeds"], costs, strict=True):
             if cost is not None:
                 best[seed] = min(best.get(seed, (np.inf, 0)), (cost, attempt))
         before = line["episodes"]

@@ -20,7 +20,8 @@ from tapehead.kernels.ntm_scan.gpu_plan import TILE_COLUMNS, TILE_ROWS, Plan
 
 OLDEST = (8, 0)  # compute capability
 MOST_CHUNKS = 128  # of the rows that a weight gradient sums over
-OUTPUT_THREADS = 1024  # a warp for every two steps
+OUTPUT_THREADS = 1024
+OUTPUT_SHARED = OUTPUT_THREADS // 32 * 2 * 8 * 4  # a warp for every two steps, of eight outputs at a time
 GRADIENT_THREADS = 128
 GRADIENT_SHARED = 48 * (TILE_ROWS + 4 + TILE_COLUMNS) * 4
 
@@ -147,8 +148,7 @@ class _Call:
 
     def outputs(self) -> None:
         """The output layer, in the directions for which there are tensors."""
-        shared = OUTPUT_THREADS // 32 * 2 * 8 * 4
-        self.kernels.launch("ntm_outputs", (self.seeds * self.batch,), OUTPUT_THREADS, shared, self.arguments)
+        self.kernels.launch("ntm_outputs", (self.seeds * self.batch,), OUTPUT_THREADS, OUTPUT_SHARED, self.arguments)
 
     def set_backward(self, kept: Tensor) -> None:
         self.arguments.kept_size = self.plan.kept_size(self.steps)
