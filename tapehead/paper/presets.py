@@ -113,7 +113,8 @@ ADDRESSES = {"initial_memory": "addresses", "initial_memory_scale": 1.0}
 FORGETFUL = {"forget_bias": -2.0}
 """A controller that starts without a memory of its own has to use the tape."""
 LEARNED_READS = {"initial_reads": "learned"}
-"""The first step sees reads of its own instead of zeros, and the machine learns sooner."""
+LEARNED_START = LEARNED_READS | {"initial_controller": "learned"}
+"""What the controller knows at the first step, instead of zeros."""
 SMOOTH = {"schedule": "cosine", "average": 0.998, "early_stop": False}
 BY_NORM = {"clip": "norm", "clip_at": 1.0}
 
@@ -133,10 +134,10 @@ COPY_FEEDFORWARD = SMOOTH | {
 }
 REPEAT = SMOOTH | BY_NORM | {"learning_rate": 7e-4, "episodes": 50_000, "slots": (16, 128)}
 PULSES = REPEAT | {
-    "learning_rate": 5e-4,
+    "learning_rate": 1e-3,
     "episodes": 80_000,
     "slots": (32, 128),
-    "model_options": {"order": "read_then_write"},
+    "model_options": {"order": "read_then_write"} | LEARNED_START,
     "validation": {"length": 20, "repeats": 20},
     "validation_sequences": 800,
     "passing_bits": 0.002,
