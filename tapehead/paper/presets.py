@@ -190,11 +190,12 @@ NGRAMS_FEEDFORWARD = NGRAMS | {
 }
 SORT = SMOOTH | {
     "learning_rate": 5e-4,
-    "episodes": 480_000,
+    "final_rate": 0.0,
+    "episodes": 1_140_000,
     "batch_size": 6,
     "curriculum": {"items": [2, 20]},
-    "curriculum_share": 0.6,
-    "model_options": TANH,
+    "curriculum_share": 0.1,
+    "model_options": TANH | LEARNED_START,
 }
 
 SURE: dict[str, dict[str, Any]] = {
