@@ -158,17 +158,7 @@ RECALL = SMOOTH | {
 RECALL_FEEDFORWARD = (
     RECALL
     | BY_NORM
-    | {
-        "learning_rate": 3e-4,
-        "episodes": 100_000,
-        "slots": (28, 128),
-        "curriculum": {"density": [0.1, 0.9]},
-        "model_options": READ_FIRST | BY_CONTENT | LEARNED_READS,
-        "validation": {"items": 12},
-        "validation_sequences": 1000,
-        "passing_bits": 0.01,
-        "attempts": 3,
-    }
+    | {"learning_rate": 3e-4, "episodes": 120_000, "slots": (28, 128), "curriculum": {"density": [0.1, 0.9]}}
 )
 NGRAMS = (
     SMOOTH
@@ -190,12 +180,11 @@ NGRAMS_FEEDFORWARD = NGRAMS | {
 }
 SORT = SMOOTH | {
     "learning_rate": 5e-4,
-    "final_rate": 0.0,
-    "episodes": 1_140_000,
+    "episodes": 480_000,
     "batch_size": 6,
     "curriculum": {"items": [2, 20]},
-    "curriculum_share": 0.1,
-    "model_options": TANH | LEARNED_START,
+    "curriculum_share": 0.6,
+    "model_options": TANH,
 }
 
 SURE: dict[str, dict[str, Any]] = {
