@@ -190,7 +190,8 @@ def population(costs, solved):
         {"seed": 10 + i, "solved_at": 500 if is_solved else None, "scores": {"Length 9": {"bits": bits}}}
         for i, (bits, is_solved) in enumerate(zip(costs, solved, strict=True))
     ]
-    return {"seeds": [machine["seed"] for machine in machines], "headline": "Length 9", "machines": machines}
+    seeds = [machine["seed"] for machine in machines]
+    return {"seeds": seeds, "headline": "Length 9", "machines": machines, "config": {}}
 
 
 @pytest.mark.parametrize(
@@ -206,6 +207,25 @@ def population(costs, solved):
 )
 def test_the_median_machine(costs, solved, seed, words):
     machine, says = adoption.median_machine(population(costs, solved))
+    assert machine["seed"] == seed
+    assert words in says
+
+
+@pytest.mark.parametrize(
+    ("validated", "seed", "words"),
+    [
+        ([0.5, 0.001, 0.002, 0.003], 12, "median of the 3 machines that passed validation of seeds 10-13"),
+        ([0.01, None, 0.002, 0.003], 12, "the 2 machines that passed"),  # what is not under it has not passed
+        ([0.001, 0.001, 0.001, 0.001], 11, "the 4 solved machines"),
+        ([0.5, None, 0.5, 0.5], 11, "the 4 solved machines"),  # nobody
+    ],
+)
+def test_the_median_machine_of_those_that_passed(validated, seed, words):
+    record = population([0.0, 1.0, 2.0, 3.0], [True] * 4)
+    record["config"] = {"validation": {"length": 5}, "passing_bits": 0.01}
+    for machine, bits in zip(record["machines"], validated, strict=True):
+        machine["validation_bits"] = bits
+    machine, says = adoption.median_machine(record)
     assert machine["seed"] == seed
     assert words in says
 

@@ -22,14 +22,23 @@ OWN = ("task", "task_options", "model", "model_options", "preset")
 def median_machine(record: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The machine in the middle of the solved ones by cost at the headline point, and these words.
 
-    Neither the luckiest nor the worst: of an even number, the better of the middle two. If none is solved, of all.
+    Neither the luckiest nor the worst: of an even number, the better of the middle two. Where a recipe validates, of
+    those that passed, if any did: the others are known to break. If none is solved, of all.
     """
     solved = [machine for machine in record["machines"] if machine["solved_at"] is not None]
-    among = solved or record["machines"]
+    passed = [machine for machine in solved if _passed(machine, record["config"])]
+    among = passed or solved or record["machines"]
     order = sorted(among, key=lambda machine: (_cost(machine, record["headline"]), machine["seed"]))
     kind = f"the {len(solved)} solved machines" if solved else f"all {len(among)} machines, none of them solved,"
+    if 0 < len(passed) < len(solved):
+        kind = f"the {len(passed)} machines that passed validation"
     words = f"median of {kind} of {seeds_in_words(record)} by cost at {record['headline']}"
     return order[(len(order) - 1) // 2], words
+
+
+def _passed(machine: dict[str, Any], config: dict[str, Any]) -> bool:
+    bits = machine.get("validation_bits")
+    return "validation" not in config or (bits is not None and bits < config["passing_bits"])
 
 
 def _cost(machine: dict[str, Any], label: str) -> float:

@@ -158,7 +158,17 @@ RECALL = SMOOTH | {
 RECALL_FEEDFORWARD = (
     RECALL
     | BY_NORM
-    | {"learning_rate": 3e-4, "episodes": 120_000, "slots": (28, 128), "curriculum": {"density": [0.1, 0.9]}}
+    | {
+        "learning_rate": 3e-4,
+        "episodes": 100_000,
+        "slots": (28, 128),
+        "curriculum": {"density": [0.1, 0.9]},
+        "model_options": READ_FIRST | BY_CONTENT | LEARNED_READS,
+        "validation": {"items": 12},
+        "validation_sequences": 1000,
+        "passing_bits": 0.01,
+        "attempts": 3,
+    }
 )
 NGRAMS = (
     SMOOTH
