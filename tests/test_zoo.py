@@ -214,7 +214,7 @@ def test_the_median_machine(costs, solved, seed, words):
 @pytest.mark.parametrize(
     ("validated", "seed", "words"),
     [
-        ([0.5, 0.001, 0.002, 0.003], 12, "median of the 3 machines that passed validation of seeds 10-13"),
+        ([0.5, 0.001, 0.002, 0.003], 12, "median of the 3 machines that passed validation, of seeds 10-13"),
         ([0.01, None, 0.002, 0.003], 12, "the 2 machines that passed"),  # what is not under it has not passed
         ([0.001, 0.001, 0.001, 0.001], 11, "the 4 solved machines"),
         ([0.5, None, 0.5, 0.5], 11, "the 4 solved machines"),  # nobody

@@ -31,7 +31,7 @@ def median_machine(record: dict[str, Any]) -> tuple[dict[str, Any], str]:
     order = sorted(among, key=lambda machine: (_cost(machine, record["headline"]), machine["seed"]))
     kind = f"the {len(solved)} solved machines" if solved else f"all {len(among)} machines, none of them solved,"
     if 0 < len(passed) < len(solved):
-        kind = f"the {len(passed)} machines that passed validation"
+        kind = f"the {len(passed)} machines that passed validation,"
     words = f"median of {kind} of {seeds_in_words(record)} by cost at {record['headline']}"
     return order[(len(order) - 1) // 2], words
 
