@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from tapehead.lab.blocks import blocks_of, curve_of
 from tapehead.lab.confirmation import name_of, weights_hash
+from tapehead.lab.summary import has_passed
 from tapehead.lab.tables import seeds_in_words
 from tapehead.paper.presets import VARIANTS, Recipe, preset
 from tapehead.training.config import RunConfig
@@ -26,7 +27,7 @@ def median_machine(record: dict[str, Any]) -> tuple[dict[str, Any], str]:
     those that passed, if any did: the others are known to break. If none is solved, of all.
     """
     solved = [machine for machine in record["machines"] if machine["solved_at"] is not None]
-    passed = [machine for machine in solved if _passed(machine, record["config"])]
+    passed = [machine for machine in solved if has_passed(machine, record["config"])]
     among = passed or solved or record["machines"]
     order = sorted(among, key=lambda machine: (_cost(machine, record["headline"]), machine["seed"]))
     kind = f"the {len(solved)} solved machines" if solved else f"all {len(among)} machines, none of them solved,"
@@ -34,11 +35,6 @@ def median_machine(record: dict[str, Any]) -> tuple[dict[str, Any], str]:
         kind = f"the {len(passed)} machines that passed validation,"
     words = f"median of {kind} of {seeds_in_words(record)} by cost at {record['headline']}"
     return order[(len(order) - 1) // 2], words
-
-
-def _passed(machine: dict[str, Any], config: dict[str, Any]) -> bool:
-    bits = machine.get("validation_bits")
-    return "validation" not in config or (bits is not None and bits < config["passing_bits"])
 
 
 def _cost(machine: dict[str, Any], label: str) -> float:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from tapehead.lab.summary import summarise
+from tapehead.lab.summary import has_passed, summarise
 
 TOP = """# Results
 
@@ -103,8 +103,7 @@ def _attempts(record: dict[str, Any]) -> str:
     if "validation" not in record["config"]:
         return "1"
     counts = Counter(machine["attempts"] for machine in record["machines"])
-    found = [machine["validation_bits"] for machine in record["machines"]]
-    passed = sum(bits is not None and bits < record["config"]["passing_bits"] for bits in found)
+    passed = sum(has_passed(machine, record["config"]) for machine in record["machines"])
     return ", ".join(f"{machines} x {attempts}" for attempts, machines in sorted(counts.items())) + f"; {passed} passed"
 
 
