@@ -60,7 +60,8 @@ class Train:
     first half of training only: --settings curriculum_share 0.5."""
     validation: dict[str, str] = dataclasses.field(default_factory=dict)
     """Sizes of the task at which the best weights are chosen, as NAME VALUE pairs: --validation items 12. Machines that
-    do not pass can begin again: --settings attempts 3 passing_bits 0.01 validation_sequences 200."""
+    do not pass can begin again: --settings attempts 3 passing_bits 0.01 validation_sequences 200, and those that are
+    not solved after 20,000 episodes at once: patience 20000."""
     model_options: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the model, as NAME VALUE pairs: --model-options memory_slots 64."""
     settings: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -91,8 +91,8 @@ def test_blocks_of_a_seed():
         {"episodes": 200, "seeds": [5, 6], "bits": [None, 2.0]},
         {"episodes": 250, "seeds": [6], "bits": [1.0]},  # seed 5 has left, and the last block is short
     ]
-    assert blocks_of(5, metrics) == [(100, 100, 3.0), (200, 100, float("inf"))]
-    assert blocks_of(6, metrics) == [(100, 100, 4.0), (200, 100, 2.0), (250, 50, 1.0)]
+    assert blocks_of(5, metrics) == [(100, 100, 3.0, 1), (200, 100, float("inf"), 1)]
+    assert blocks_of(6, metrics) == [(100, 100, 4.0, 1), (200, 100, 2.0, 1), (250, 50, 1.0, 1)]
 
 
 def blocks_from(bits, episodes=100):

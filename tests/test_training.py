@@ -543,14 +543,15 @@ def test_every_update_sees_its_own_batch_and_rate(monkeypatch):
     trainer = Trainer(tiny(schedule="cosine", episodes=200))
     seen = []
 
-    def step(batch, slots, rate, group):
-        seen.append((batch, rate))
+    def step(batch, slots, rates, group):
+        seen.append((batch, rates))
         return torch.zeros(1, 1), torch.zeros(1, dtype=torch.bool)
 
     monkeypatch.setattr(trainer.population, "step", step)
     while not trainer.finished:
         trainer.block()
-    assert [rate for _, rate in seen] == [trainer.config.rate(update) for update in range(200)]
+    wanted = torch.tensor([trainer.config.rate(update) for update in range(200)])
+    assert torch.equal(torch.cat([rates for _, rates in seen]), wanted)
     direct = trainer.task.sample(stream([0], "training/copy", 150), batch_size=1)
     batch = seen[150][0]
     assert isinstance(batch, Batch)
@@ -1089,7 +1090,7 @@ class _Counted:
     def __init__(self):
         self.working, self.steps, self.replays, self.captures = object(), 0, 0, 0
 
-    def step(self, batch, slots, rate, group):
+    def step(self, batch, slots, rates, group):
         self.steps += 1
         return torch.zeros(1, 1), torch.zeros(1, dtype=torch.bool)
 
@@ -1109,7 +1110,7 @@ def test_what_has_come_often_enough_is_captured(monkeypatch):
 
     def block(updates, steps=5):
         data = Batch(torch.zeros(updates, 1, steps, 1, 2), *[torch.zeros(updates, 1)] * 3)
-        return replaying(counted, data, None, [1e-4] * updates)[0]
+        return replaying(counted, data, None, torch.full((updates, 1), 1e-4))[0]
 
     assert block(100).sum() == 0
     assert (counted.steps, counted.captures) == (100, 0)
@@ -1139,7 +1140,7 @@ def test_groups_of_seeds_are_updated_like_everyone():
     config = tiny(seeds=(3, 4, 5, 6, 7, 8), episodes=20)
     whole, parted = Trainer(config), Trainer(config)
     data, slots = whole._data(list(config.seeds), range(5))
-    rates = [config.rate(k) for k in range(5)]
+    rates = torch.linspace(1e-4, 1e-2, 30).view(5, 6)
     costs, skips = stepping.one_by_one(whole.population, data, slots, rates)
     parts = [stepping.one_by_one(parted.population, data, slots, rates, group) for group in (slice(0, 4), slice(4, 6))]
     assert torch.equal(costs, torch.cat([part[0] for part in parts], dim=1))

@@ -30,13 +30,18 @@ def gradient_of(step, seeds, count, dtype=F64):
     return (size * (draw(seeds, count, seed=100 + step) + 0.7)).to(dtype)
 
 
+def rates(seeds, rate=1e-2, dtype=F64):
+    """Of every seed its own: rate, 2 rate, 3 rate..."""
+    return rate * torch.arange(1, seeds + 1, dtype=dtype)
+
+
 def run(update, rule, seeds=3, count=11, steps=40, dtype=F64, chosen=None, rate=1e-2):
-    """`steps` updates of `seeds` machines, or of those `chosen` among them."""
+    """`steps` updates of `seeds` machines, or of those `chosen` among them"""
     chosen = list(range(seeds)) if chosen is None else chosen
     state = UpdateState(rule, draw(seeds, count, dtype=dtype)[chosen].clone())
-    costs = torch.ones(len(chosen), 2, dtype=dtype)
+    costs, own = torch.ones(len(chosen), 2, dtype=dtype), rates(seeds, rate, dtype)[chosen]
     for step in range(steps):
-        skipped = update(rule, state, gradient_of(step, seeds, count, dtype)[chosen].clone(), costs, rate)
+        skipped = update(rule, state, gradient_of(step, seeds, count, dtype)[chosen].clone(), costs, own)
         assert skipped.tolist() == [False] * len(chosen)
     return state.tensors(rule)
 
@@ -85,7 +90,7 @@ def test_against_scalar_loops(update, optimiser, clip, at):
     for s in range(seeds):
         clipped = [clip_oracle(gradient_of(k, seeds, count)[s].tolist(), clip, at) for k in range(steps)]
         for i in range(count):
-            expected = oracle(float(draw(seeds, count)[s, i]), [g[i] for g in clipped], rate)
+            expected = oracle(float(draw(seeds, count)[s, i]), [g[i] for g in clipped], rate * (1 + s))
             for name, value in expected.items():
                 assert float(ours[name][s, i]) == pytest.approx(value, rel=1e-10, abs=1e-13), name
         assert int(ours["applied"][s]) == steps
@@ -140,7 +145,7 @@ def test_a_steady_gradient_does_not_make_nan(update, size):
     state = UpdateState(rule, torch.zeros(1, 50))
     gradient = size * torch.linspace(0.9, 1.1, 50).unsqueeze(0)
     for _ in range(600):
-        update(rule, state, gradient, torch.zeros(1, 1), 1e-4)
+        update(rule, state, gradient, torch.zeros(1, 1), torch.tensor([1e-4]))
     assert torch.isfinite(state.parameters).all()
     assert (state.moments[2] < 0).all()
 
@@ -199,19 +204,19 @@ def test_a_broken_seed_is_left_as_it_was(update, optimiser, clip, at, bad, where
     rule = UpdateRule(optimiser, clip, at, average=0.9)
     state = UpdateState(rule, draw(4, 7).clone())
     for step in range(3):
-        update(rule, state, gradient_of(step, 4, 7), torch.ones(4, 2, dtype=F64), 1e-2)
+        update(rule, state, gradient_of(step, 4, 7), torch.ones(4, 2, dtype=F64), rates(4))
     healthy, before = copy.deepcopy(state), copy.deepcopy(state)
     gradient, costs = gradient_of(5, 4, 7), torch.ones(4, 2, dtype=F64)
-    assert not update(rule, healthy, gradient.clone(), costs.clone(), 1e-2).any()
+    assert not update(rule, healthy, gradient.clone(), costs.clone(), rates(4)).any()
     (gradient if where == "gradient" else costs)[2, 1] = bad
-    skipped = update(rule, state, gradient, costs, 1e-2)
+    skipped = update(rule, state, gradient, costs, rates(4))
     assert skipped.tolist() == [False, False, True, False]
     for name, value in state.tensors(rule).items():
         others = [0, 1, 3]
         assert torch.equal(value[2], before.tensors(rule)[name][2]), name
         assert torch.equal(value[others], healthy.tensors(rule)[name][others]), name
         assert not torch.equal(value[others], before.tensors(rule)[name][others]), name
-    update(rule, state, gradient_of(6, 4, 7), torch.ones(4, 2, dtype=F64), 1e-2)  # and it can go on
+    update(rule, state, gradient_of(6, 4, 7), torch.ones(4, 2, dtype=F64), rates(4))  # and it can go on
     assert state.applied.tolist() == [5, 5, 4, 5]
 
 
@@ -219,10 +224,10 @@ def test_a_broken_seed_is_left_as_it_was(update, optimiser, clip, at, bad, where
 def test_selection_and_return(optimiser):
     rule = UpdateRule(optimiser, average=0.9)
     state = UpdateState(rule, draw(5, 7).clone())
-    reference.update(rule, state, gradient_of(0, 5, 7), torch.ones(5, 1, dtype=F64), 1e-2)
+    reference.update(rule, state, gradient_of(0, 5, 7), torch.ones(5, 1, dtype=F64), rates(5))
     before, index = copy.deepcopy(state), torch.tensor([1, 4])
     part = state.select(index)
-    reference.update(rule, part, gradient_of(1, 5, 7)[index], torch.ones(2, 1, dtype=F64), 1e-2)
+    reference.update(rule, part, gradient_of(1, 5, 7)[index], torch.ones(2, 1, dtype=F64), rates(2))
     for name, value in state.tensors(rule).items():
         assert torch.equal(value, before.tensors(rule)[name])  # a selection is a copy
     state.put(index, part)

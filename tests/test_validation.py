@@ -8,20 +8,23 @@ from tiny_laboratory import tapehead
 
 from tapehead.evaluation.generalisation import Score, score
 from tapehead.lab import tables
-from tapehead.lab.blocks import blocks_of, worst_after
+from tapehead.lab.blocks import attempt_solved_at, blocks_of, worst_after
 from tapehead.lab.confirmation import record_of
 from tapehead.pictures import curves
 from tapehead.tasks.copy import Copy
 from tapehead.training import loop
+from tapehead.training.checkpoint import Checkpoint
 from tapehead.training.config import WINDOW, RunConfig
 from tapehead.training.loop import Trainer
-from tapehead.training.population import ATTEMPTS
+from tapehead.training.population import ATTEMPTS, Population
 from tapehead.training.runs import Run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ATTEMPT = WINDOW + 200
 """Episodes of an attempt: when they are over, a machine that is solved at once was validated three times."""
+
+PATIENCE = WINDOW + 100
 
 
 def config(**changes):
@@ -178,10 +181,7 @@ def test_the_end_of_a_curriculum_does_not_touch_who_has_left(script):
 
 def test_every_attempt_has_its_own_rates_lessons_and_data():
     settings = config(attempts=2, curriculum={"blanks": 0.5}, curriculum_share=0.5)
-    assert [settings.rate(update) for update in range(ATTEMPT)] == [
-        settings.rate(ATTEMPT + update) for update in range(ATTEMPT)
-    ]
-    assert settings.rate(2 * ATTEMPT) == pytest.approx(0.05 * settings.learning_rate)
+    assert settings.rate(ATTEMPT) == pytest.approx(0.05 * settings.learning_rate)
     trainer = Trainer(settings)
     lessons = [trainer._teaching(update) is trainer.lessons for update in range(2 * ATTEMPT)]
     assert lessons == ([True] * 600 + [False] * 600) * 2
@@ -191,7 +191,9 @@ def test_every_attempt_has_its_own_rates_lessons_and_data():
     while not trainer.finished:
         trainer.block()
     lines = [json.loads(line) for line in trainer.metrics]
-    assert [line["attempt"] for line in lines] == [1] * 12 + [2] * 12
+    assert [line["attempt"] for line in lines] == [[1]] * 12 + [[2]] * 12
+    rates = [[settings.rate(update)] for update in range(99, ATTEMPT, 100)]
+    assert [line["rate"] for line in lines] == rates * 2
     assert [("curriculum" in line) for line in lines] == ([True] * 6 + [False] * 6) * 2
 
 
@@ -244,6 +246,22 @@ def test_resumed_around_the_end_of_an_attempt_it_ends_in_the_same_bits(tmp_path,
     second.run.close()
 
 
+def test_a_checkpoint_of_seeds_that_began_together_is_taken_up(tmp_path):
+    settings = config(seeds=(5, 6), passing_bits=1e-9)
+    first = Trainer(settings, Run(tmp_path / "run", settings))
+    for _ in range(13):
+        first.block()
+    tensors = {name: tensor for name, tensor in first.population.tensors().items() if name != "begun_at"}
+    first.run.save(Checkpoint(first.updates, tensors, {"config": settings.hash, "updates": first.updates}, {
+        "metrics.jsonl": b"\n".join(line.encode() for line in first.metrics)
+    }))  # fmt: skip
+    first.run.close()
+    second = Trainer(settings, Run(tmp_path / "run", settings))
+    assert second.restore()
+    assert second.population.begun_at.tolist() == first.population.begun_at.tolist() == [ATTEMPT, ATTEMPT]
+    second.run.close()
+
+
 def test_a_checkpoint_from_before_there_were_attempts_is_taken_up():
     trainer = Trainer(config(validation={}, attempts=1))
     for _ in range(11):
@@ -257,9 +275,147 @@ def test_a_checkpoint_from_before_there_were_attempts_is_taken_up():
     assert other.population.attempt_solved_at.tolist() == other.population.solved_at.tolist() == [WINDOW]
 
 
+@pytest.fixture
+def solved_by(monkeypatch):
+    """Who is solved in which attempt: solved_by({seed: attempt}); in no other attempt, and in that one at once."""
+
+    def choose(attempts):
+        judge = Population.judge
+
+        def judged(self, episodes, threshold, early_stop, weights):
+            before = self.attempt_solved_at.clone()
+            judge(self, episodes, threshold, early_stop, weights)
+            wanted = torch.tensor([attempts.get(seed, 0) for seed in self._seeds])
+            self.attempt_solved_at = torch.where(self.attempts == wanted, self.attempt_solved_at, before)
+
+        monkeypatch.setattr(Population, "judge", judged)
+
+    return choose
+
+
+def patient(**changes):
+    return config(**{"seeds": (1, 2, 3), "attempts": 4, "patience": PATIENCE, "passing_bits": 1e9} | changes)
+
+
+def test_who_is_not_solved_in_time_begins_again_at_once_and_the_others_go_on(solved_by):
+    solved_by({1: 1, 2: 3, 3: 2})
+    trainer = Trainer(patient())
+    for _ in range(PATIENCE // 100):
+        trainer.block()
+    population = trainer.population
+    assert population.attempts.tolist() == [1, 2, 2]
+    assert population.begun_at.tolist() == [0, PATIENCE, PATIENCE]
+    assert torch.equal(population.working.parameters[1:], trainer.model.initial_population([2, 3], attempt=1))
+    assert population.state.applied.tolist() == [PATIENCE, 0, 0]
+    first = population.working.parameters[0].clone()
+    trainer.block()
+    assert not torch.equal(population.working.parameters[0], first)
+    while not trainer.finished:
+        trainer.block()
+    assert population.attempts.tolist() == [1, 3, 2]
+    assert population.solved_at.tolist() == [WINDOW, 2 * PATIENCE + WINDOW, PATIENCE + WINDOW]
+    assert not population.active.any()
+    assert trainer.updates == 2 * PATIENCE + ATTEMPT
+    last = {seed: line for line in map(json.loads, trainer.metrics) for seed in line["seeds"]}
+    assert {seed: line["episodes"] for seed, line in last.items()} == {
+        1: ATTEMPT, 2: 2 * PATIENCE + ATTEMPT, 3: PATIENCE + ATTEMPT
+    }  # fmt: skip
+
+
+def test_every_seed_has_the_rates_and_validations_of_its_own_attempt(solved_by):
+    solved_by({1: 1, 2: 3, 3: 2})
+    trainer = finished(patient())
+    begun = {1: 0, 2: 2 * PATIENCE, 3: PATIENCE}  # of the attempts that were solved
+    lines = [json.loads(line) for line in trainer.metrics]
+    shown = {seed: {} for seed in begun}
+    for line in lines:
+        for place, seed in enumerate(line["seeds"]):
+            done = line["episodes"] - begun[seed]
+            if done > 0:
+                validated = line.get("validation", [None] * 3)[place] is not None
+                shown[seed][done] = (line["rate"][place], validated)
+    wanted = {done: (trainer.config.rate(done - 1), done >= WINDOW) for done in range(100, ATTEMPT + 1, 100)}
+    assert shown == {1: wanted, 2: wanted, 3: wanted}
+
+
+def test_the_last_attempt_has_all_the_time(monkeypatch):
+    monkeypatch.setattr(Copy, "solved_bits", 0.0)
+    trainer = finished(patient(attempts=2))
+    assert trainer.population.attempts.tolist() == [2, 2, 2]
+    assert trainer.population.solved_at.tolist() == [-1, -1, -1]
+    assert trainer.updates == PATIENCE + ATTEMPT
+
+
+def test_who_is_solved_in_time_and_does_not_pass_begins_again_at_the_end(solved_by):
+    solved_by({1: 1})
+    trainer = finished(patient(attempts=3, passing_bits=1e-9))
+    assert trainer.population.attempts.tolist() == [3, 3, 3]
+    assert trainer.population.begun_at.tolist() == [ATTEMPT + PATIENCE, 2 * PATIENCE, 2 * PATIENCE]
+
+
+def test_with_patience_a_seed_alone_equals_the_same_seed_among_others(solved_by):
+    solved_by({5: 3, 6: 1, 7: 2})
+    settings = {"batch_size": 3, "episodes": 3 * ATTEMPT - 1, "patience": 3 * PATIENCE - 7}
+    everyone = finished(patient(seeds=(5, 6, 7), **settings))
+    assert everyone.population.begun_at.tolist() == [2 * PATIENCE, 0, PATIENCE]  # whole blocks of updates
+    for row, seed in enumerate((5, 6, 7)):
+        alone = finished(patient(seeds=(seed,), **settings))
+        for name in ("kept", "kept_cost", "solved_at", "attempts", "begun_at", "recent"):
+            mine = getattr(alone.population, name)[0]
+            assert torch.equal(mine, getattr(everyone.population, name)[row]), name
+
+
+def test_with_patience_walking_ahead_is_block_after_block(solved_by):
+    solved_by({5: 3, 6: 1, 7: 2})
+    settings = patient(seeds=(5, 6, 7), episodes=8000)  # a validation after every fourth block
+    plain, walked = finished(settings), Trainer(settings)
+    walked.asynchronous = True
+    whole = list(walked.walk())
+    assert 0 < sum(whole) < len(whole)
+    ours, theirs = walked.population.tensors(), plain.population.tensors()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+    assert walked.metrics == plain.metrics
+
+
+@pytest.mark.parametrize("blocks", [10, 11, 12, 21, 22, 23])
+def test_with_patience_a_resumed_run_ends_in_the_same_bits(tmp_path, solved_by, blocks):
+    solved_by({5: 3, 6: 1, 7: 2})
+    settings = patient(seeds=(5, 6, 7))
+    whole, first = finished(settings), Trainer(settings, Run(tmp_path / "run", settings))
+    for _ in range(blocks):
+        first.block()
+    first.save()
+    first.run.close()
+    second = Trainer(settings, Run(tmp_path / "run", settings))
+    assert second.restore()
+    while not second.finished:
+        second.block()
+    ours, theirs = second.population.tensors(), whole.population.tensors()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+    assert second.metrics == whole.metrics
+    second.run.close()
+
+
+def test_the_record_and_the_picture_know_each_seeds_own_attempts(solved_by):
+    solved_by({1000: 1, 1001: 3, 1002: 2})
+    trainer = finished(patient(seeds=(1000, 1001, 1002)))
+    metrics = [json.loads(line) for line in trainer.metrics]
+    blocks = blocks_of(1001, metrics)
+    own = attempt_solved_at(blocks, int(trainer.population.solved_at[1]))
+    assert [block.end for block in own] == [2 * PATIENCE + done for done in range(100, ATTEMPT + 1, 100)]
+    drawn = curves.curves(metrics, trainer.task.solved_bits)
+    again = {seed: curve.episodes[curve.given_up].tolist() for seed, curve in drawn.items()}
+    assert again == {1000: [], 1001: [PATIENCE, 2 * PATIENCE], 1002: [PATIENCE]}
+    words = [text.get_text() for text in curves.draw_curves(trainer.task, metrics).axes[0].get_legend().get_texts()]
+    assert "begins again (3 times)" in words
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"patience": -1}, "patience is -1"),
+        ({"patience": 100, "attempts": 1}, "with one attempt nobody begins again"),
+        ({"patience": 100, "curriculum": {"blanks": 0.5}, "curriculum_share": 0.5}, "have to begin again together"),
         ({"validation": {}}, "attempts is 3, but without validation"),
         ({"early_stop": True}, "validation or early_stop"),
         ({"attempts": 0}, "attempts is 0"),
@@ -279,7 +435,10 @@ def test_sizes_that_the_task_does_not_have_are_refused():
 
 def test_a_run_without_validation_is_written_as_before_there_was_any():
     plain = config(validation={}, attempts=1)
-    assert not {"validation", "validation_sequences", "passing_bits", "attempts"} & plain.to_dict().keys()
+    names = {"validation", "validation_sequences", "passing_bits", "attempts", "patience"}
+    assert not names & plain.to_dict().keys()
+    assert "patience" not in config().to_dict()
+    assert RunConfig.from_dict(patient().to_dict()) == patient()
     assert RunConfig.from_dict(config().to_dict()) == config()
 
 
@@ -318,9 +477,9 @@ def test_the_picture_shows_the_machine_that_was_delivered(script):
     assert solved == trainer.population.solved_at.tolist() == [ATTEMPT + WINDOW, WINDOW]
     first = drawn[1].episodes == ATTEMPT + 100  # a window does not reach back into another attempt
     assert drawn[1].mean[first] == drawn[1].bits[first]
-    assert curves.turns(metrics) == ([], [ATTEMPT])
+    assert [drawn[seed].episodes[drawn[seed].given_up].tolist() for seed in (1, 2)] == [[ATTEMPT], [ATTEMPT]]
     words = [text.get_text() for text in curves.draw_curves(trainer.task, metrics).axes[0].get_legend().get_texts()]
-    assert "another attempt" in words
+    assert "begins again (2 times)" in words
 
 
 def train(folder, *more):

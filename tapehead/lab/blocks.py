@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from tapehead.training.config import WINDOW
+from tapehead.training.runs import attempts_of
 
 
 class Block(NamedTuple):
@@ -12,6 +13,7 @@ class Block(NamedTuple):
     """Episodes in it."""
     bits: float
     """Their mean cost; infinite if none of them was finite."""
+    attempt: int = 1
 
 
 def blocks_of(seed: int, metrics: list[dict[str, Any]]) -> list[Block]:
@@ -19,10 +21,17 @@ def blocks_of(seed: int, metrics: list[dict[str, Any]]) -> list[Block]:
     blocks, before = [], 0
     for line in metrics:
         if seed in line["seeds"]:
-            bits = line["bits"][line["seeds"].index(seed)]
-            blocks.append(Block(line["episodes"], line["episodes"] - before, float("inf") if bits is None else bits))
+            place = line["seeds"].index(seed)
+            bits = float("inf") if line["bits"][place] is None else line["bits"][place]
+            blocks.append(Block(line["episodes"], line["episodes"] - before, bits, attempts_of(line)[place]))
         before = line["episodes"]
     return blocks
+
+
+def attempt_solved_at(blocks: list[Block], solved_at: int) -> list[Block]:
+    """The blocks of the attempt that was solved after so many episodes."""
+    attempt = next(block.attempt for block in blocks if block.end >= solved_at)
+    return [block for block in blocks if block.attempt == attempt]
 
 
 def worst_after(blocks: list[Block], solved_at: int, window: int = WINDOW) -> float:

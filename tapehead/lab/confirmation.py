@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from tapehead.evaluation.generalisation import Score, score
-from tapehead.lab.blocks import blocks_of, worst_after
+from tapehead.lab.blocks import Block, attempt_solved_at, blocks_of, worst_after
 from tapehead.lab.claims import Claim, Point, claim_of
 from tapehead.lab.clock import Clock, training
 from tapehead.models.ntm import NTM
@@ -100,7 +100,6 @@ def _machines(trainer: Trainer, claim: Claim, scores: list[Score]) -> list[dict[
     for s, seed in enumerate(config.seeds):
         blocks = blocks_of(seed, metrics)
         solved_at = int(population.solved_at[s])
-        own = [block for block in blocks if block.end in config.attempt_of(solved_at)]  # those of the machine delivered
         there = {label: _one(scored, s) for label, scored in zip(labels, scores, strict=True)}
         machine = {
             "seed": seed,
@@ -108,7 +107,7 @@ def _machines(trainer: Trainer, claim: Claim, scores: list[Score]) -> list[dict[
             "solved_at": solved_at if solved_at >= 0 else None,
             "last_window_bits": _finite(float(population.recent[s].mean())),
             **_kept(trainer, s),
-            "worst_window_after_solving_bits": _finite(worst_after(own, solved_at)) if solved_at >= 0 else None,
+            "worst_window_after_solving_bits": _worst(blocks, solved_at) if solved_at >= 0 else None,
             "skipped_updates": int(population.skipped[s]),
             "weights_sha256": weights_hash(delivered[s]),
             "scores": there,
@@ -116,6 +115,11 @@ def _machines(trainer: Trainer, claim: Claim, scores: list[Score]) -> list[dict[
         }
         machines.append(machine)
     return machines
+
+
+def _worst(blocks: list[Block], solved_at: int) -> float | None:
+    """Of the machine delivered: how another attempt began is not its falling back."""
+    return _finite(worst_after(attempt_solved_at(blocks, solved_at), solved_at))
 
 
 def _kept(trainer: Trainer, s: int) -> dict[str, Any]:

@@ -29,9 +29,10 @@ then on, of any machine; the weights delivered are those at the lowest.
 
 Attempts: some recipes validate the machines that are solved, at sizes beyond training and on sequences that are neither
 learned from nor scored here (which sizes is in the record, under `config`). The weights delivered are then those of
-the lowest cost there, and a machine that has not passed by the end of an attempt begins again with other weights.
-Episodes to solve are those of the machine delivered and all of the attempts before it; the seconds hold what validation
-took, too; the worst after solving is of the attempt that was delivered.
+the lowest cost there, and a machine that has not passed by the end of an attempt begins again with other weights; with
+`patience`, a machine that is not solved after so many episodes does so at once. Episodes to solve are those of the
+machine delivered and all of the attempts before it; the seconds hold what validation took, too; the worst after solving
+is of the attempt that was delivered.
 
 """
 

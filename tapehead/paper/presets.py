@@ -251,7 +251,7 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
     changes = dict(changes)
     # a machine that stops when it is solved, or before anyone can tell, is not validated
     if changes.get("early_stop") or changes.get("episodes", WINDOW) < WINDOW:
-        settings |= {"validation": {}, "attempts": 1}
+        settings |= {"validation": {}, "attempts": 1, "patience": 0}
     settings["model_options"] = settings["model_options"] | changes.pop("model_options", {})
     own = changes.pop("task_options", {})
     settings["task_options"] = settings["task_options"] | own

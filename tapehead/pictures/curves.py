@@ -13,6 +13,7 @@ from tapehead.pictures import page, style
 from tapehead.pictures.playing import source
 from tapehead.tasks import Task
 from tapehead.training.config import WINDOW
+from tapehead.training.runs import attempts_of
 
 OPTIMUM_SAMPLE = 1000  # sequences behind the chance level of a paired task
 
@@ -26,6 +27,7 @@ class Curve(NamedTuple):
     bits: Numbers  # mean of the block
     mean: Numbers  # of the last WINDOW episodes, or of all while there are fewer
     solved: int | None  # the block at whose end the seed was solved
+    given_up: list[int]  # the blocks after which it began again
 
 
 class _Point(NamedTuple):
@@ -42,31 +44,32 @@ def curves(metrics: Sequence[dict[str, Any]], threshold: float) -> dict[int, Cur
     """The lines of metrics.jsonl by seed. A line is a whole block, so a window is the fewest blocks that fill it."""
     points: dict[int, list[_Point]] = {}
     best: dict[int, tuple[float, int]] = {}  # the lowest validation cost of a seed, and its attempt
-    attempt, since, before = 1, 0, 0
+    since: dict[int, int] = {}
+    before = 0
     for line in metrics:
-        if line.get("attempt", 1) > attempt:
-            attempt, since = line["attempt"], before
-        for seed, bits in zip(line["seeds"], line["bits"], strict=True):
-            value = np.nan if bits is None else bits
-            point = _Point(line["episodes"], value, since, not line.get("curriculum"), attempt)
-            points.setdefault(seed, []).append(point)
         costs = line.get("validation", [None] * len(line["seeds"]))
-        for seed, cost in zip(line["seeds"], costs, strict=True):
+        for seed, bits, cost, attempt in zip(line["seeds"], line["bits"], costs, attempts_of(line), strict=True):
+            history = points.setdefault(seed, [])
+            if history and history[-1].attempt < attempt:
+                since[seed] = before
+            value = np.nan if bits is None else bits
+            judged = not line.get("curriculum")
+            history.append(_Point(line["episodes"], value, since.get(seed, 0), judged, attempt))
+            if not judged:
+                since[seed] = line["episodes"]
             if cost is not None:
                 best[seed] = min(best.get(seed, (np.inf, 0)), (cost, attempt))
         before = line["episodes"]
-        since = before if line.get("curriculum") else since
     return {
         seed: _curve(np.array(history, dtype=np.float64), threshold, best.get(seed, (0.0, None))[1])
         for seed, history in points.items()
     }
 
 
-def turns(metrics: Sequence[dict[str, Any]]) -> tuple[list[int], list[int]]:
-    """The episodes at which curricula ended, and those at which attempts other than the first began."""
-    pairs = list(itertools.pairwise(metrics))
-    ends = [a["episodes"] for a, b in pairs if a.get("curriculum") and not b.get("curriculum")]
-    return ends, [a["episodes"] for a, b in pairs if a.get("attempt", 1) < b.get("attempt", 1)]
+def lessons_ended(metrics: Sequence[dict[str, Any]]) -> list[int]:
+    """The episodes at which curricula ended."""
+    pairs = itertools.pairwise(metrics)
+    return [a["episodes"] for a, b in pairs if a.get("curriculum") and not b.get("curriculum")]
 
 
 def _curve(history: Numbers, threshold: float, delivered: int | None) -> Curve:
@@ -77,7 +80,8 @@ def _curve(history: Numbers, threshold: float, delivered: int | None) -> Curve:
     mean = np.array([np.average(bits[a : b + 1], weights=counts[a : b + 1]) for b, a in enumerate(begins)])
     under = (mean < threshold) & (judged > 0) & (episodes >= since + WINDOW)
     places = np.flatnonzero(under if delivered is None else under & (attempt == delivered))
-    return Curve(episodes, bits, mean, int(places[0]) if len(places) else None)
+    given_up = np.flatnonzero(np.diff(attempt)).tolist()
+    return Curve(episodes, bits, mean, int(places[0]) if len(places) else None, given_up)
 
 
 @style.look()
@@ -88,11 +92,9 @@ def draw_curves(task: Task, metrics: Sequence[dict[str, Any]]) -> Figure:
     by_seed = curves(metrics, task.solved_bits)
     _lines(axes, list(by_seed.values()))
     _levels(axes, task, list(by_seed.values()))
-    ends, begins = turns(metrics)
-    for episodes, look, says in ((ends, "-", "the curriculum ends"), (begins, ":", "another attempt")):
-        for i, at in enumerate(episodes):
-            label = says if i == 0 else None
-            axes.axvline(at / 1000, color=style.ORANGE, linewidth=0.9, linestyle=look, zorder=1, label=label)
+    for i, at in enumerate(lessons_ended(metrics)):
+        label = "the curriculum ends" if i == 0 else None
+        axes.axvline(at / 1000, color=style.ORANGE, linewidth=0.9, zorder=1, label=label)
     page.text(figure, 0.15, 0.3, f"{style.task_title(task.name)}: learning curve", fontsize=12)
     axes.set_xlabel("Training episodes (thousands)")
     axes.set_ylabel(f"Cost {'above the optimum ' if task.paired else ''}per sequence (bits)")
@@ -112,6 +114,11 @@ def _lines(axes: Axes, by_seed: list[Curve]) -> None:
     median = np.median([_held(curve, grid) for curve in by_seed], axis=0)
     label = f"mean of {WINDOW:,} episodes" if alone else f"median of {len(by_seed)} seeds"
     axes.plot(grid / 1000, median, color=style.BLUE, linewidth=2.2, label=label)
+    again = [(c.episodes[place] / 1000, c.mean[place]) for c in by_seed for place in c.given_up]
+    if again:
+        x, y = zip(*again, strict=True)
+        label = f"begins again ({len(again)} {'time' if len(again) == 1 else 'times'})"
+        axes.plot(x, y, "x", color=style.ORANGE, markersize=5.5, markeredgewidth=1.6, zorder=3, label=label)
     ends = [(c.episodes[c.solved] / 1000, c.mean[c.solved]) for c in by_seed if c.solved is not None]
     if ends:
         label = f"solved, after {ends[0][0] * 1000:,.0f}" if alone else f"solved ({len(ends)} of {len(by_seed)})"

@@ -68,6 +68,9 @@ class RunConfig:
     """A validation cost under this passes."""
     attempts: int = 1
     """How often a seed may begin: one that has not passed at the end of an attempt begins again, with other weights."""
+    patience: int = 0
+    """Episodes, in whole blocks of updates, after which a seed that is not solved begins again at once, if it has an
+    attempt left; 0 waits for the end of the attempt."""
     backend: str = "auto"
     device: str = "cpu"
 
@@ -103,6 +106,16 @@ class RunConfig:
             raise ValueError(
                 f"attempts is {self.attempts}, but without validation sizes nothing says who begins again."
             )
+        if self.patience < 0:
+            raise ValueError(
+                f"patience is {self.patience}, but it is a number of episodes, or 0 for the whole attempt."
+            )
+        if self.patience and self.attempts == 1:
+            raise ValueError(f"patience is {self.patience}, but with one attempt nobody begins again.")
+        if self.patience and self.curriculum and self.curriculum_share < 1:
+            raise ValueError(
+                f"patience is {self.patience}, and the curriculum ends: then seeds have to begin again together."
+            )
         if self.validation and self.early_stop:
             raise ValueError("a seed that stops when it is solved is not validated: give validation or early_stop.")
         if self.slots is not None and not 1 <= self.slots[0] <= self.slots[1]:
@@ -110,23 +123,21 @@ class RunConfig:
 
     @property
     def updates(self) -> int:
-        """Updates of one attempt."""
-        return -(-self.episodes // self.batch_size)
+        """Updates of one attempt; whole blocks, where seeds begin again each at its own time."""
+        return _blocks(self.episodes, self.batch_size) if self.patience else -(-self.episodes // self.batch_size)
 
-    def attempt_of(self, episodes: int) -> range:
-        """The episodes of the attempt to which a number of episodes, counted from 1, belongs."""
-        each = self.updates * self.batch_size
-        begin = (episodes - 1) // each * each
-        return range(begin + 1, begin + each + 1)
+    @property
+    def patient_updates(self) -> int:
+        """After how many updates of an attempt a seed has to be solved; 0 if nobody looks."""
+        return _blocks(self.patience, self.batch_size)
 
     @property
     def all_updates(self) -> int:
         """Updates of a seed that needs every attempt."""
         return self.attempts * self.updates
 
-    def validates_at(self, update: int) -> bool:
-        """Whether machines are validated when so many updates are done."""
-        done = (update - 1) % self.updates + 1
+    def validates_at(self, done: int) -> bool:
+        """Whether a machine is validated when so many updates of its attempt are done."""
         each = -(-self.updates // (VALIDATIONS * BLOCK)) * BLOCK
         return bool(self.validation) and (done % each == 0 or done == self.updates)
 
@@ -140,17 +151,19 @@ class RunConfig:
         return min(round(self.curriculum_share * self.updates / BLOCK) * BLOCK, self.updates)
 
     def rate(self, update: int) -> float:
-        """The learning rate of an update, counted from 0."""
+        """The learning rate of an update of an attempt, counted from 0."""
         if self.schedule == "constant":
             return self.learning_rate
-        attempt = min(update // self.updates, self.attempts - 1)
-        progress = (update - attempt * self.updates) / self.updates
-        fraction = self.final_rate + (1 - self.final_rate) * 0.5 * (1 + math.cos(math.pi * progress))
+        fraction = self.final_rate + (1 - self.final_rate) * 0.5 * (1 + math.cos(math.pi * update / self.updates))
         return self.learning_rate * fraction
 
     def to_dict(self) -> dict[str, Any]:
         """All settings; without those of a curriculum or validation that is not there, as in runs that knew of none."""
-        none = {"curriculum": {}, "curriculum_share": self.curriculum_share if not self.curriculum else 1.0}
+        none = {
+            "curriculum": {},
+            "patience": 0,
+            "curriculum_share": self.curriculum_share if not self.curriculum else 1.0,
+        }
         if not self.validation:
             names = ("validation", "validation_sequences", "passing_bits", "attempts")
             none |= {name: getattr(self, name) for name in names}
@@ -171,3 +184,8 @@ class RunConfig:
         """SHA-256 of what the run computes: everything but the place where it runs."""
         identity = {name: value for name, value in self.to_dict().items() if name not in PLACE}
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def _blocks(episodes: int, batch_size: int) -> int:
+    """The updates of the fewest whole blocks that have so many episodes."""
+    return -(-episodes // (batch_size * BLOCK)) * BLOCK

@@ -27,12 +27,15 @@ def append(folder: Path, line: str) -> None:
 
 
 def _line(text: str) -> bytes:
-    """The events of one line of metrics: bits of every seed, and the learning rate."""
+    """The events of one line of metrics: bits of every seed, and the learning rate, its own where each has one."""
     line = json.loads(text)
     scalars = {
         f"bits/seed-{seed}": bits for seed, bits in zip(line["seeds"], line["bits"], strict=True) if bits is not None
     }
-    scalars["rate"] = line["rate"]
+    if isinstance(line["rate"], list):
+        scalars |= {f"rate/seed-{seed}": rate for seed, rate in zip(line["seeds"], line["rate"], strict=True)}
+    else:
+        scalars["rate"] = line["rate"]
     values = b"".join(_bytes(1, _bytes(1, tag.encode()) + _float(2, value)) for tag, value in scalars.items())
     return _record(_double(1, float(line["episodes"])) + b"\x10" + _varint(line["episodes"]) + _bytes(5, values))
 

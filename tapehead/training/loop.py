@@ -28,7 +28,7 @@ from tapehead.streams import stream
 from tapehead.tasks import Batch, Task, make_task
 from tapehead.training.checkpoint import Checkpoint
 from tapehead.training.config import BLOCK, RunConfig
-from tapehead.training.population import Population, excess_bits
+from tapehead.training.population import Population, excess_bits, sent
 from tapehead.training.progress import Progress
 from tapehead.training.runs import Run
 from tapehead.training.stepping import Replaying, Stepper, one_by_one
@@ -127,7 +127,7 @@ class Trainer:
                 if launched is None:
                     launched = self._launch(self.updates, min(BLOCK, end - self.updates))
                 following = launched.span.stop
-                leaving = config.early_stop or config.validates_at(following)
+                leaving = config.early_stop or any(self._looks_at(done) for done in self._done(following))
                 if not (hold() or leaving or following >= end or not self.asynchronous):
                     ahead = self._launch(following, min(BLOCK, end - following))
                 self._settle(launched, ahead)
@@ -142,7 +142,7 @@ class Trainer:
         seeds = [self.config.seeds[i] for i in self.population.index.tolist()]
         data, slots = self._data(seeds, span)  # [K, S, ...]
         before = self.population.snapshot()
-        costs, skipped = self._step(self.population, data, slots, [self.config.rate(update) for update in span])
+        costs, skipped = self._step(self.population, data, slots, self._rates(span))
         excess = excess_bits(self._teaching(first), data, costs)
         skipped = skipped | self.population.put_back_broken(before)
         return _Launched(span, seeds, before.weights, Fetched(excess), Fetched(skipped.sum(dim=0)))
@@ -155,16 +155,44 @@ class Trainer:
         self.updates = launched.span.stop
         weights = population.working.weights if ahead is None else ahead.start
         line = self._record(launched.seeds, launched.excess.get(), launched.skipped.get(), weights)
-        if config.validates_at(self.updates):
-            line["validation"] = self._validate()
+        due = torch.tensor([config.validates_at(done) for done in self._done(self.updates)])
+        if bool(due.any()):
+            line["validation"] = self._validate(due)
         self.metrics.append(json.dumps(line))
-        if self.updates % config.updates == 0 and self.updates < config.all_updates:
-            population.begin_again(self.updates // config.updates, config.passing_bits)
+        if config.attempts > 1:
+            self._end_attempts()
 
-    def _validate(self) -> list[float | None]:
-        """Cost of the active machines at the validation sizes, once they are solved; the best weights are kept."""
+    def _done(self, updates: int) -> list[int]:
+        """How many updates of its attempt each active seed has behind it when the run has so many."""
+        done: list[int] = (updates - self.population.begun_at[self.population.index]).tolist()
+        return done
+
+    def _looks_at(self, done: int) -> bool:
+        """Whether a seed may leave or begin again after so many updates of its attempt (a validation ends it)."""
+        return self.config.validates_at(done) or 0 < done == self.config.patient_updates
+
+    def _rates(self, span: range) -> Tensor:
+        """Learning rates [K, S] of the active seeds."""
+        done = self._done(span.start)
+        of = {first: [self.config.rate(first + k) for k in range(len(span))] for first in set(done)}
+        parameters = self.population.working.parameters
+        return sent(torch.tensor([of[first] for first in done], dtype=parameters.dtype).T.contiguous(), self.device)
+
+    def _end_attempts(self) -> None:
+        """Who is through with its attempt leaves, or begins again if it has not passed; so does who is hopeless."""
         population, config = self.population, self.config
-        rows = (population.attempt_solved_at[population.index] >= 0).nonzero().squeeze(-1)
+        done, index = torch.tensor(self._done(self.updates)), population.index
+        over = done == config.updates
+        passed = population.validation_cost[index] < config.passing_bits
+        hopeless = (done == config.patient_updates) & (population.attempt_solved_at[index] < 0)
+        last = population.attempts[index] == config.attempts
+        population.begin_again((over | hopeless) & ~passed & ~last, self.updates)
+        population.leave(over & (passed | last))
+
+    def _validate(self, due: Tensor) -> list[float | None]:
+        """Cost of those active machines [S] that are due, once they are solved; the best weights are kept."""
+        population, config = self.population, self.config
+        rows = (due & (population.attempt_solved_at[population.index] >= 0)).nonzero().squeeze(-1)
         costs = torch.full((len(population.index),), torch.nan, dtype=torch.float64)
         weights = population.working.weights
         if len(rows):
@@ -238,12 +266,20 @@ class Trainer:
         }
         if self._unjudged:
             line["curriculum"] = True
-        if self.config.attempts > 1:
-            line["attempt"] = -(-self.updates // self.config.updates)
+        if self.config.attempts > 1:  # seeds are not where the others are
+            line["rate"] = [self.config.rate(done - 1) for done in self._done(self.updates)]
+            line["attempt"] = self.population.attempts[self.population.index].tolist()
         self.population.record(by_seed, skipped)
         if not self._unjudged:
             self.population.judge(episodes, self.task.solved_bits, self.config.early_stop, weights)
         return line
+
+    @property
+    def expected(self) -> int:
+        """Updates of the run when the attempts under way are over."""
+        population = self.population
+        under_way = population.begun_at[population.index]
+        return int(under_way.max()) + self.config.updates if len(under_way) else self.updates
 
     @property
     def finished(self) -> bool:
@@ -283,7 +319,10 @@ class Trainer:
         assert self.run is not None
         checkpoint = self.run.newest()
         if checkpoint is not None:
-            self.population.restore(checkpoint.tensors)
+            tensors = checkpoint.tensors
+            if "attempts" in tensors and "begun_at" not in tensors:  # of a run whose seeds began together
+                tensors = tensors | {"begun_at": (tensors["attempts"] - 1) * self.config.updates}
+            self.population.restore(tensors)
             self.updates = checkpoint.facts["updates"]
             self.metrics = checkpoint.files["metrics.jsonl"].decode().splitlines()
         self.run.begin(self.metrics)

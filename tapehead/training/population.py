@@ -15,7 +15,7 @@ from tapehead.tasks import Batch, Task
 from tapehead.training.config import WINDOW
 
 EVERYONE = slice(None)
-ATTEMPTS = ("attempt_solved_at", "attempts", "validated")  # records that older checkpoints do not have
+ATTEMPTS = ("attempt_solved_at", "attempts", "begun_at", "validated")  # records that older checkpoints do not have
 
 
 class Population:
@@ -34,6 +34,7 @@ class Population:
         self.solved_at = torch.full((count,), -1, dtype=torch.int64)  # episodes, -1: not yet; of the machine kept
         self.attempt_solved_at = self.solved_at.clone()  # of the attempt under way
         self.attempts = torch.ones(count, dtype=torch.int64)  # begun
+        self.begun_at = torch.zeros(count, dtype=torch.int64)  # the updates before the attempt under way
         self.skipped = torch.zeros(count, dtype=torch.int64)
         self.active = torch.ones(count, dtype=torch.bool)
         self._choose_working()
@@ -57,13 +58,11 @@ class Population:
         parameters = self.working.parameters[group]
         return self.model.loss_and_gradient(parameters, batch.inputs, batch.targets, batch.mask, batch.lengths, slots)
 
-    def step(
-        self, batch: Batch, slots: Tensor | None, rate: float | Tensor, group: slice = EVERYONE
-    ) -> tuple[Tensor, Tensor]:
-        """One update: costs [A, B] in nats, and which seeds [A] were skipped."""
+    def step(self, batch: Batch, slots: Tensor | None, rates: Tensor, group: slice = EVERYONE) -> tuple[Tensor, Tensor]:
+        """One update, at rates [A]: costs [A, B] in nats, and which seeds [A] were skipped."""
         costs, gradient, squares = self.costs_and_gradient(batch, slots, group)
         working = self.working if group is EVERYONE else self.working.part(group)
-        return costs, self._update(self.rule, working, gradient, costs, rate, squares)
+        return costs, self._update(self.rule, working, gradient, costs, rates, squares)
 
     def snapshot(self) -> UpdateState:
         """A copy of the active seeds' weights and optimiser state."""
@@ -100,10 +99,8 @@ class Population:
         solved = (mean < threshold) & (self.attempt_solved_at[self.index] < 0)
         self.attempt_solved_at[self.index[solved]] = episodes
         self._keep((mean < self.kept_cost[self.index]) & ~self.validated[self.index], mean, weights)
-        if early_stop and bool(solved.any()):
-            self.write_back()
-            self.active[self.index[solved]] = False
-            self._choose_working()
+        if early_stop:
+            self.leave(solved)
 
     def keep_validated(self, costs: Tensor, weights: Tensor) -> None:
         """Keep weights [A, P] of the lowest cost in validation; costs [A] are NaN for those that were not validated.
@@ -119,7 +116,7 @@ class Population:
         rows = better.nonzero().squeeze(-1)
         seeds = self.index[rows]
         if len(rows):
-            self.kept[_sent(seeds, self.kept.device)] = weights[_sent(rows, weights.device)]
+            self.kept[sent(seeds, self.kept.device)] = weights[sent(rows, weights.device)]
             self.kept_cost[seeds] = costs[rows]
             self.solved_at[seeds] = self.attempt_solved_at[seeds]
 
@@ -128,18 +125,26 @@ class Population:
         """The lowest cost in validation, [S]; infinite for a seed that was never validated."""
         return self.kept_cost.where(self.validated, float("inf"))
 
-    def begin_again(self, attempt: int, passing: float) -> None:
-        """Those of the active seeds that have not passed begin again, with other weights, and the others leave."""
+    def leave(self, leaving: Tensor) -> None:
+        """Let some of the active seeds go, leaving [A]."""
+        if bool(leaving.any()):
+            self.write_back()
+            self.active[self.index[leaving]] = False
+            self._choose_working()
+
+    def begin_again(self, again: Tensor, updates: int) -> None:
+        """Some of the active seeds, again [A], begin again with other weights, when so many updates are done."""
+        failed = self.index[again]
+        if not len(failed):
+            return
         self.write_back()
-        self.active &= self.validation_cost >= passing
-        failed = self.active.nonzero().squeeze(-1)
-        if len(failed):
-            device = self.state.parameters.device
-            fresh = self.model.initial_population([self._seeds[i] for i in failed.tolist()], attempt)
-            self.state.put(failed.to(device), UpdateState(self.rule, fresh.to(device)))
-            self.recent[failed] = float("inf")
-            self.attempt_solved_at[failed] = -1
-            self.attempts[failed] += 1
+        device = self.state.parameters.device
+        fresh = [self.model.initial_population([self._seeds[i]], int(self.attempts[i])) for i in failed.tolist()]
+        self.state.put(failed.to(device), UpdateState(self.rule, torch.cat(fresh).to(device)))
+        self.recent[failed] = float("inf")
+        self.attempt_solved_at[failed] = -1
+        self.attempts[failed] += 1
+        self.begun_at[failed] = updates
         self._choose_working()
 
     def delivered(self) -> Tensor:
@@ -159,7 +164,7 @@ class Population:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         mine = self.tensors()
         if not any(name in tensors for name in ATTEMPTS):  # of a run that was begun when there were none
-            before = {"attempts": self.attempts, "validated": self.validated}
+            before = {"attempts": self.attempts, "begun_at": self.begun_at, "validated": self.validated}
             before["attempt_solved_at"] = tensors.get("solved_at", self.solved_at)
             tensors = tensors | before
         shapes, given = ({name: tuple(t.shape) for name, t in part.items()} for part in (mine, tensors))
@@ -172,9 +177,9 @@ class Population:
         self._choose_working()
 
 
-def _sent(places: Tensor, device: torch.device) -> Tensor:
-    """Places on a device, without waiting for what it has been asked for before."""
-    return places.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else places.to(device)
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the CPU on a device, without waiting for what that has been asked for before."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def excess_bits(task: Task, batch: Batch, costs: Tensor) -> Tensor:

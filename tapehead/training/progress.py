@@ -45,7 +45,7 @@ class Progress:
         """After a block."""
         now = time.monotonic()
         batch = trainer.config.batch_size
-        done, total = trainer.updates * batch, trainer.config.all_updates * batch
+        done, total = trainer.updates * batch, trainer.expected * batch
         says = self._says(trainer, now)
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, says=says)
@@ -57,7 +57,7 @@ class Progress:
         population = trainer.population
         done = trainer.updates - (self._first or 0)
         pace = done * trainer.config.batch_size / max(now - self._started_at, 1e-9)  # of one seed
-        left = (trainer.config.all_updates - trainer.updates) * trainer.config.batch_size / max(pace, 1e-9)
+        left = (trainer.expected - trainer.updates) * trainer.config.batch_size / max(pace, 1e-9)
         seeds = len(trainer.config.seeds)
         there = population.index if len(population.index) else slice(None)  # those who left have nothing new to say
         recent = population.recent[there, -100:].median(dim=0).values
@@ -66,10 +66,15 @@ class Progress:
         parts.append(f"{pace * max(1, int(population.active.sum())):,.0f} episodes/s")
         if seeds > 1:
             parts.append(f"{int((population.solved_at >= 0).sum())} of {seeds} seeds solved")
-        if trainer.config.attempts > 1:
-            parts.append(f"attempt {-(-trainer.updates // trainer.config.updates)}")
+        again = trainer.config.attempts > 1
+        if again:
+            attempts = population.attempts[there]
+            first, last = int(attempts.min()), int(attempts.max())
+            parts.append(f"attempt {first}" if first == last else f"attempts {first} to {last}")
         if not trainer.finished:
-            parts.append(f"at most {_duration(left)} left")
+            parts.append(
+                f"{_duration(left)} left, more if one begins again" if again else f"at most {_duration(left)} left"
+            )
         return ", ".join(parts)
 
 

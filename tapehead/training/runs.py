@@ -163,6 +163,12 @@ def _sealed(config: RunConfig) -> bytes:
     return (json.dumps({"config": settings, "sha256": config.hash, "seal": seal}, indent=2) + "\n").encode()
 
 
+def attempts_of(line: dict[str, Any]) -> list[int]:
+    """In which attempt the seeds of a line of the metrics are; older runs say one number for all."""
+    attempts = line.get("attempt", 1)
+    return attempts if isinstance(attempts, list) else [attempts] * len(line["seeds"])
+
+
 def read_config(folder: Path) -> RunConfig:
     """The configuration of a run, every byte of it verified."""
     try:

@@ -26,20 +26,20 @@ FEWEST = 4
 """Seeds that make a group."""
 
 Costs = tuple[Tensor, Tensor]
-Stepper = Callable[[Population, Batch, Tensor | None, list[float]], Costs]
-"""stepper(population, data [K, S, ...], slots [K, S, B], rates): costs [K, S, B] in nats, skipped updates [K, S]."""
+Stepper = Callable[[Population, Batch, Tensor | None, Tensor], Costs]
+"""stepper(population, data [K, S, ...], slots [K, S, B], rates [K, S]): costs [K, S, B] in nats, skipped [K, S]."""
 
 
 def one_by_one(
     population: Population,
     data: Batch,
     slots: Tensor | None,
-    rates: "list[float] | Tensor",
+    rates: Tensor,
     group: slice = EVERYONE,
 ) -> Costs:
     costs, skips = [], []
-    for k, rate in enumerate(rates):
-        cost, skipped = population.step(*_of_update(data, slots, k, group), rate, group)
+    for k in range(len(rates)):
+        cost, skipped = population.step(*_of_update(data, slots, k, group), rates[k, group], group)
         costs.append(cost)
         skips.append(skipped)
     return torch.stack(costs), torch.stack(skips)
@@ -63,7 +63,7 @@ class Replaying:
         self._seen = 0
         self._graph: _Graph | None = None
 
-    def __call__(self, population: Population, data: Batch, slots: Tensor | None, rates: list[float]) -> Costs:
+    def __call__(self, population: Population, data: Batch, slots: Tensor | None, rates: Tensor) -> Costs:
         shape = (data.inputs.shape[1:], slots is None)
         if self._population is not population.working or self._shape != shape:
             self._population, self._shape, self._seen, self._graph = population.working, shape, 0, None
@@ -74,7 +74,7 @@ class Replaying:
         costs, skips = zip(*parts, strict=True)
         return torch.cat(costs), torch.cat(skips)
 
-    def _replayed(self, population: Population, data: Batch, slots: Tensor | None, rates: list[float]) -> Costs:
+    def _replayed(self, population: Population, data: Batch, slots: Tensor | None, rates: Tensor) -> Costs:
         self._seen += 1
         if self._seen <= PATIENCE:
             return one_by_one(population, data, slots, rates)
@@ -83,9 +83,7 @@ class Replaying:
         return self._graph(data, slots, rates)
 
 
-def _part(
-    data: Batch, slots: Tensor | None, rates: list[float], first: int
-) -> tuple[Batch, Tensor | None, list[float]]:
+def _part(data: Batch, slots: Tensor | None, rates: Tensor, first: int) -> tuple[Batch, Tensor | None, Tensor]:
     those = slice(first, first + REPLAYED)
     return Batch(*(part[those] for part in data)), None if slots is None else slots[those], rates[those]
 
@@ -108,9 +106,10 @@ class _Graph:
         self._data = Batch(*(part.clone(memory_format=torch.contiguous_format) for part in data))
         self._slots = None if slots is None else slots.clone(memory_format=torch.contiguous_format)
         self._device = data.inputs.device
-        self._rates = torch.zeros(REPLAYED, device=self._device)
+        parameters = population.working.parameters
+        self._rates = parameters.new_zeros(REPLAYED, len(parameters))
         self._graph = torch.cuda.CUDAGraph()
-        groups = groups_of(*population.working.parameters.shape)
+        groups = groups_of(*parameters.shape)
         for group in groups:  # computes what the model keeps from update to update, which must not be captured
             population.costs_and_gradient(*_of_update(self._data, self._slots, 0, group), group)
         self._constants = population.model.constants()  # the model may drop them when it is used for something else
@@ -126,12 +125,12 @@ class _Graph:
                 streams[0].wait_stream(stream)
             self._costs, self._skips = (torch.cat(parts, dim=1) for parts in zip(*done, strict=True))
 
-    def __call__(self, data: Batch, slots: Tensor | None, rates: list[float]) -> Costs:
+    def __call__(self, data: Batch, slots: Tensor | None, rates: Tensor) -> Costs:
         for here, there in zip(self._data, data, strict=True):
             here.copy_(there)
         if self._slots is not None and slots is not None:
             self._slots.copy_(slots)
-        self._rates.copy_(torch.tensor(rates), non_blocking=True)
+        self._rates.copy_(rates)
         with torch.cuda.device(self._device):
             self._graph.replay()
         return self._costs.clone(), self._skips.clone()

@@ -38,7 +38,7 @@ MOMENTS: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class UpdateRule:
-    """How gradients become new weights; the learning rate comes with each call."""
+    """How gradients become new weights; the learning rates come with each call."""
 
     optimiser: Optimiser = "graves"
     clip: Clip = "elementwise"
@@ -93,8 +93,10 @@ class UpdateState:
             here[index] = there
 
 
-Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, "float | Tensor", Tensor | None], Tensor]
-"""update(rule, state, gradient [S, P], costs [S, B], rate, squares) changes the state; returns the skipped seeds [S].
+Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, Tensor, Tensor | None], Tensor]
+"""update(rule, state, gradient [S, P], costs [S, B], rates [S], squares) changes the state, and says who was skipped.
+
+rates: of the parameters' type and on their device.
 
 squares [S, parts]: the gradient's sums of squares in any number of parts, NaN where it or a cost is not finite, if
 whoever made the gradient knows them: an update for which a look at the gradient costs a pass over it takes them for it.

@@ -63,7 +63,7 @@ def _adam(w, g, first, second, rate, scale, limit, count):  # type: ignore[no-un
 
 
 @numba.njit(cache=True, fastmath=FAST, nogil=True, error_model="numpy")
-def _population(is_adam, clip, clip_at, decay, rate, w, g, costs, a, b, c, average, applied, skipped):  # type: ignore[no-untyped-def]
+def _population(is_adam, clip, clip_at, decay, rates, w, g, costs, a, b, c, average, applied, skipped):  # type: ignore[no-untyped-def]
     kind = w.dtype.type
     for s in range(w.shape[0]):
         squares = _usable(g[s], costs[s])
@@ -78,9 +78,9 @@ def _population(is_adam, clip, clip_at, decay, rate, w, g, costs, a, b, c, avera
             if norm > clip_at:
                 scale = kind(clip_at / norm)
         if is_adam:
-            _adam(w[s], g[s], a[s], b[s], kind(rate), scale, limit, applied[s] + 1)
+            _adam(w[s], g[s], a[s], b[s], rates[s], scale, limit, applied[s] + 1)
         else:
-            _graves(w[s], g[s], a[s], b[s], c[s], kind(rate), scale, limit)
+            _graves(w[s], g[s], a[s], b[s], c[s], rates[s], scale, limit)
         applied[s] += 1
         if decay > 0:
             keep, fresh = kind(decay), kind(1 - decay)
@@ -93,7 +93,7 @@ def update(
     state: UpdateState,
     gradient: Tensor,
     costs: Tensor,
-    rate: float | Tensor,
+    rates: Tensor,
     squares: Tensor | None = None,
 ) -> Tensor:
     """As reference.update."""
@@ -105,7 +105,7 @@ def update(
         CLIPS[rule.clip],
         rule.clip_at,
         rule.average,
-        float(rate),
+        rates.numpy(),
         w,
         gradient.numpy(),
         costs.numpy(),

@@ -1,8 +1,8 @@
 """The update on an NVIDIA GPU: one pass over everything. Compiled by nvrtc.py.
 
 Where nobody has looked at the gradient yet (finite? how long?), a launch of its own does; a seed that is not finite is
-left as it was. Nothing waits for the device, and the learning rate may be a tensor on it, so that a captured CUDA graph
-can change it.
+left as it was. Nothing waits for the device, and the learning rates are read from it, so that a captured CUDA graph can
+change them.
 """
 
 import ctypes
@@ -27,10 +27,10 @@ class Arguments(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("parameters", "first", "second", "third", "average", "gradient")),
-        *((name, ctypes.c_void_p) for name in ("costs", "rate_tensor", "squares", "counts", "applied", "skipped")),
+        *((name, ctypes.c_void_p) for name in ("costs", "rates", "squares", "counts", "applied", "skipped")),
         ("size", ctypes.c_longlong),
         *((name, ctypes.c_int) for name in ("batch", "parts", "adam", "clip")),
-        *((name, ctypes.c_float) for name in ("clip_at", "decay_of_average", "rate")),
+        *((name, ctypes.c_float) for name in ("clip_at", "decay_of_average")),
     ]
 
 
@@ -58,10 +58,10 @@ def update(
     state: UpdateState,
     gradient: Tensor,
     costs: Tensor,
-    rate: float | Tensor,
+    rates: Tensor,
     squares: Tensor | None = None,
 ) -> Tensor:
-    """Apply one update in place; returns which seeds [S] were skipped. gradient [S, P], costs [S, B]."""
+    """Apply one update in place; returns which seeds [S] were skipped. gradient [S, P], costs [S, B], rates [S]."""
     parameters = state.parameters
     if parameters.dtype != torch.float32:
         raise ValueError(f"the GPU update computes in float32 only, and the parameters are {parameters.dtype}.")
@@ -71,7 +71,7 @@ def update(
     if any(tensor.data_ptr() % 16 for tensor in tensors):
         raise ValueError("the GPU update takes four values at a time, and needs its state to begin at 16 bytes.")
     seeds, size = parameters.shape
-    gradient, costs = gradient.contiguous(), costs.contiguous()
+    gradient, costs, rates = gradient.contiguous(), costs.contiguous(), rates.contiguous()
     if gradient.data_ptr() % 16:
         gradient = gradient.clone()
     look = squares is None
@@ -84,12 +84,12 @@ def update(
         parameters=parameters.data_ptr(), first=moments[0], second=moments[1], third=moments[2],
         average=None if state.average is None else state.average.data_ptr(),
         gradient=gradient.data_ptr(), costs=costs.data_ptr(),
-        rate_tensor=rate.data_ptr() if isinstance(rate, Tensor) else None,
+        rates=rates.data_ptr(),
         squares=squares.data_ptr(), counts=None if counts is None else counts.data_ptr(),
         applied=state.applied.data_ptr(), skipped=skipped.data_ptr(),
         size=size, batch=costs.shape[1], parts=squares.shape[1],
         adam=int(adam), clip=CLIPS[rule.clip], clip_at=rule.clip_at,
-        decay_of_average=rule.average, rate=0.0 if isinstance(rate, Tensor) else rate,
+        decay_of_average=rule.average,
     )  # fmt: skip
     kernels = _kernels(parameters.device)
     if look:

@@ -52,14 +52,15 @@ def update(
     state: UpdateState,
     gradient: Tensor,
     costs: Tensor,
-    rate: float | Tensor,
+    rates: Tensor,
     squares: Tensor | None = None,
 ) -> Tensor:
-    """Apply one update in place; returns which seeds [S] were skipped. gradient [S, P], costs [S, B].
+    """Apply one update in place; returns which seeds [S] were skipped. gradient [S, P], costs [S, B], rates [S].
 
     Looks for itself, whatever `squares` say.
     """
     good = torch.isfinite(costs).all(dim=-1) & torch.isfinite(gradient).all(dim=-1)
+    rate = rates.unsqueeze(-1)
     g = clipped(rule, torch.where(good.unsqueeze(-1), gradient, 0.0))
     if rule.optimiser == "graves":
         w, *moments = graves(state.parameters, g, state.moments[0], state.moments[1], state.moments[2], rate)

@@ -14,14 +14,14 @@ struct Arguments {
   float *parameters, *first, *second, *third, *average;  // [S, P]: the moments in contract.MOMENTS's order
   const float* gradient;                                 // [S, P]
   const float* costs;                                    // [S, B]
-  const float* rate_tensor;                              // null: `rate`
+  const float* rates;                                    // [S]
   float* squares;                                        // [S, parts]: sums of squares, NaN where not finite
   const long long* counts;                               // [S]: `applied` before this update; null but for Adam
   long long* applied;                                    // [S]
   bool* skipped;                                         // [S]
   long long size;                                        // P
   int batch, parts, adam, clip;
-  float clip_at, decay_of_average, rate;
+  float clip_at, decay_of_average;
 };
 
 __device__ __forceinline__ bool finite(float x) { return fabsf(x) <= 3.402823466e38f; }
@@ -137,7 +137,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_
     a.applied[seed] += good;
   }
   if (!good) return;
-  const float rate = a.rate_tensor ? *a.rate_tensor : a.rate;
   const float scale = a.clip == CLIP_NORM ? a.clip_at / fmaxf(sqrtf(squares), a.clip_at) : 1.0f;
   const float limit = a.clip == CLIP_ELEMENTWISE ? a.clip_at : 3.402823466e38f;
   float unbias_first = 1.0f, unbias_second = 1.0f;
@@ -146,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_
     unbias_first = 1.0f / (float)(1.0 - pow((double)ADAM_BETA_1, (double)count));
     unbias_second = 1.0f / (float)(1.0 - pow((double)ADAM_BETA_2, (double)count));
   }
-  const Step step{scale, limit, rate, unbias_first, unbias_second, a.decay_of_average, a.adam != 0};
+  const Step step{scale, limit, a.rates[seed], unbias_first, unbias_second, a.decay_of_average, a.adam != 0};
 #pragma unroll
   for (int i = 0; i < FOURS; i++) {
     const long long at = mine + 4 * THREADS * i;
