@@ -471,7 +471,7 @@ def test_the_best_weights_of_a_full_window_are_kept():
         people.working.parameters.copy_(torch.full((len(people.index), width), float(weight)))
         costs = torch.tensor([first, second], dtype=torch.float64).unsqueeze(1).expand(2, 500)[people.index]
         people.record(costs, torch.zeros(len(people.index), dtype=torch.int64))
-        people.judge(500 * weight, 0.1, True, people.working.weights)
+        people.judge(500 * weight, 0.1, True, people.working.weights, torch.ones(len(people.index), dtype=torch.bool))
 
     record(0.05, 4.0, 1)  # half a window: nobody is judged
     assert people.solved_at.tolist() == [-1, -1]

@@ -183,9 +183,9 @@ def test_every_attempt_has_its_own_rates_lessons_and_data():
     settings = config(attempts=2, curriculum={"blanks": 0.5}, curriculum_share=0.5)
     assert settings.rate(ATTEMPT) == pytest.approx(0.05 * settings.learning_rate)
     trainer = Trainer(settings)
-    lessons = [trainer._teaching(update) is trainer.lessons for update in range(2 * ATTEMPT)]
-    assert lessons == ([True] * 600 + [False] * 600) * 2
     first = trainer._sample([0], range(10))
+    for _ in range(12):
+        trainer.block()
     again = trainer._sample([0], range(ATTEMPT, ATTEMPT + 10))
     assert first.inputs.shape != again.inputs.shape or not torch.equal(first.inputs, again.inputs)
     while not trainer.finished:
@@ -194,7 +194,7 @@ def test_every_attempt_has_its_own_rates_lessons_and_data():
     assert [line["attempt"] for line in lines] == [[1]] * 12 + [[2]] * 12
     rates = [[settings.rate(update)] for update in range(99, ATTEMPT, 100)]
     assert [line["rate"] for line in lines] == rates * 2
-    assert [("curriculum" in line) for line in lines] == ([True] * 6 + [False] * 6) * 2
+    assert [line.get("curriculum") for line in lines] == ([[True]] * 6 + [None] * 6) * 2
 
 
 def test_an_attempt_that_is_no_whole_number_of_blocks(script):
@@ -282,9 +282,9 @@ def solved_by(monkeypatch):
     def choose(attempts):
         judge = Population.judge
 
-        def judged(self, episodes, threshold, early_stop, weights):
+        def judged(self, *how):
             before = self.attempt_solved_at.clone()
-            judge(self, episodes, threshold, early_stop, weights)
+            judge(self, *how)
             wanted = torch.tensor([attempts.get(seed, 0) for seed in self._seeds])
             self.attempt_solved_at = torch.where(self.attempts == wanted, self.attempt_solved_at, before)
 
@@ -396,6 +396,66 @@ def test_with_patience_a_resumed_run_ends_in_the_same_bits(tmp_path, solved_by, 
     second.run.close()
 
 
+TAUGHT = {"curriculum": {"length": (1, 1), "density": [0.0, 0.0]}, "curriculum_share": 0.25, "episodes": 2000}
+"""Zeros, of length 1, for the first 500 updates."""
+
+
+def test_every_seed_has_the_lessons_of_its_own_attempt(solved_by, monkeypatch):
+    solved_by({5: 1, 6: 2})
+    trainer = Trainer(patient(seeds=(5, 6), patience=1600, **TAUGHT))
+    judged, judge = [], Population.judge
+    monkeypatch.setattr(Population, "judge", lambda self, *how: judged.append(how[-1].tolist()) or judge(self, *how))
+    for _ in range(16):
+        trainer.block()
+    assert trainer.population.begun_at.tolist() == [0, 1600]
+    assert judged == [[False, False]] * 5 + [[True, True]] * 11
+    seen, step = [], trainer.population.step
+
+    def noted(batch, slots, rates, group):
+        seen.append((batch.targets.any(dim=(1, 2, 3)).tolist(), batch.lengths.flatten().tolist()))
+        return step(batch, slots, rates, group)
+
+    monkeypatch.setattr(trainer.population, "step", noted)
+    for _ in range(4):
+        trainer.block()
+    ones, lengths = (list(zip(*part, strict=True)) for part in zip(*seen, strict=True))  # of each seed
+    assert [any(of_seed) for of_seed in ones] == [True, False]  # the second has zeros
+    assert [len(set(of_seed)) for of_seed in lengths] == [3, 1]  # of one length
+    assert judged[16:] == [[True, False]] * 4
+    lines = [json.loads(line) for line in trainer.metrics]
+    assert [line.get("curriculum") for line in lines] == [[True, True]] * 5 + [None] * 11 + [[False, True]] * 4
+    while not trainer.finished:
+        trainer.block()
+    assert trainer.population.solved_at.tolist() == [500 + WINDOW, 1600 + 500 + WINDOW]
+    assert curves.lessons_ended([json.loads(line) for line in trainer.metrics]) == [500, 2100]
+
+
+def test_with_lessons_too_a_seed_alone_equals_the_same_seed_among_others(solved_by):
+    solved_by({5: 3, 6: 1, 7: 2})
+    everyone = finished(patient(seeds=(5, 6, 7), patience=1600, **TAUGHT))
+    for row, seed in enumerate((5, 6, 7)):
+        alone = finished(patient(seeds=(seed,), patience=1600, **TAUGHT))
+        for name in ("kept", "kept_cost", "solved_at", "attempts", "begun_at", "recent"):
+            mine = getattr(alone.population, name)[0]
+            assert torch.equal(mine, getattr(everyone.population, name)[row]), name
+
+
+def test_who_is_near_enough_is_not_hopeless(monkeypatch):
+    monkeypatch.setattr(Copy, "solved_bits", 0.0)
+    trainer, record = Trainer(patient(validation={}, attempts=2)), Population.begin_again
+    means = []
+    monkeypatch.setattr(
+        Population, "begin_again", lambda self, *who: means.append(self.recent.mean(dim=1)) or record(self, *who)
+    )
+    for _ in range(PATIENCE // 100):
+        trainer.block()
+    (low, high, *_), (best, *_) = means[-1].sort()
+    trainer = finished(patient(validation={}, attempts=2, hopeful_bits=float(low + high) / 2))
+    attempts = [2, 2, 2]
+    attempts[int(best)] = 1  # and without a validation its attempt is not asked about at the end
+    assert trainer.population.attempts.tolist() == attempts
+
+
 def test_the_record_and_the_picture_know_each_seeds_own_attempts(solved_by):
     solved_by({1000: 1, 1001: 3, 1002: 2})
     trainer = finished(patient(seeds=(1000, 1001, 1002)))
@@ -414,8 +474,10 @@ def test_the_record_and_the_picture_know_each_seeds_own_attempts(solved_by):
     ("changes", "message"),
     [
         ({"patience": -1}, "patience is -1"),
-        ({"patience": 100, "attempts": 1}, "with one attempt nobody begins again"),
-        ({"patience": 100, "curriculum": {"blanks": 0.5}, "curriculum_share": 0.5}, "have to begin again together"),
+        ({"patience": 1000, "attempts": 1}, "with one attempt nobody begins again"),
+        ({"patience": 900}, "judged is after 1,000 episodes"),
+        ({"patience": 1500, "curriculum": {"blanks": 0.5}, "curriculum_share": 0.5}, "judged is after 1,600 episodes"),
+        ({"patience": 1000, "hopeful_bits": float("nan")}, "hopeful_bits is nan"),
         ({"validation": {}}, "attempts is 3, but without validation"),
         ({"early_stop": True}, "validation or early_stop"),
         ({"attempts": 0}, "attempts is 0"),

@@ -47,7 +47,7 @@ def setting_fields() -> dict[str, Any]:
     """The settings of a run that have no flag of their own, with their types."""
     names = (
         *("optimiser", "schedule", "final_rate", "clip", "clip_at", "slots", "average", "curriculum_share"),
-        *("validation_sequences", "passing_bits", "attempts", "patience"),
+        *("validation_sequences", "passing_bits", "attempts", "patience", "hopeful_bits"),
     )
     hints = get_type_hints(RunConfig)
     return {name: hints[name] for name in names}

@@ -13,7 +13,7 @@ from tapehead.pictures import page, style
 from tapehead.pictures.playing import source
 from tapehead.tasks import Task
 from tapehead.training.config import WINDOW
-from tapehead.training.runs import attempts_of
+from tapehead.training.runs import attempts_of, taught_of
 
 OPTIMUM_SAMPLE = 1000  # sequences behind the chance level of a paired task
 
@@ -48,14 +48,14 @@ def curves(metrics: Sequence[dict[str, Any]], threshold: float) -> dict[int, Cur
     before = 0
     for line in metrics:
         costs = line.get("validation", [None] * len(line["seeds"]))
-        for seed, bits, cost, attempt in zip(line["seeds"], line["bits"], costs, attempts_of(line), strict=True):
+        parts = (line["seeds"], line["bits"], costs, attempts_of(line), taught_of(line))
+        for seed, bits, cost, attempt, taught in zip(*parts, strict=True):
             history = points.setdefault(seed, [])
             if history and history[-1].attempt < attempt:
                 since[seed] = before
             value = np.nan if bits is None else bits
-            judged = not line.get("curriculum")
-            history.append(_Point(line["episodes"], value, since.get(seed, 0), judged, attempt))
-            if not judged:
+            history.append(_Point(line["episodes"], value, since.get(seed, 0), not taught, attempt))
+            if taught:
                 since[seed] = line["episodes"]
             if cost is not None:
                 best[seed] = min(best.get(seed, (np.inf, 0)), (cost, attempt))
@@ -67,9 +67,9 @@ def curves(metrics: Sequence[dict[str, Any]], threshold: float) -> dict[int, Cur
 
 
 def lessons_ended(metrics: Sequence[dict[str, Any]]) -> list[int]:
-    """The episodes at which curricula ended."""
+    """The episodes at which the curricula of all the seeds that were there ended."""
     pairs = itertools.pairwise(metrics)
-    return [a["episodes"] for a, b in pairs if a.get("curriculum") and not b.get("curriculum")]
+    return [a["episodes"] for a, b in pairs if all(taught_of(a)) and not any(taught_of(b))]
 
 
 def _curve(history: Numbers, threshold: float, delivered: int | None) -> Curve:

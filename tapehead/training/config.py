@@ -69,8 +69,10 @@ class RunConfig:
     attempts: int = 1
     """How often a seed may begin: one that has not passed at the end of an attempt begins again, with other weights."""
     patience: int = 0
-    """Episodes, in whole blocks of updates, after which a seed that is not solved begins again at once, if it has an
-    attempt left; 0 waits for the end of the attempt."""
+    """Episodes, in whole blocks of updates, after which a seed that is hopeless begins again at once, if it has an
+    attempt left; 0 waits for the end of the attempt. Hopeless is who has not been solved."""
+    hopeful_bits: float = 0.0
+    """Nor is a seed hopeless whose last 1,000 episodes then cost less than this on average."""
     backend: str = "auto"
     device: str = "cpu"
 
@@ -102,24 +104,29 @@ class RunConfig:
             raise ValueError(f"final_rate is {self.final_rate}, but it is a fraction of the learning rate: 0 to 1.")
         if not 0 <= self.curriculum_share <= 1:
             raise ValueError(f"curriculum_share is {self.curriculum_share}, but it is a share of the episodes: 0 to 1.")
-        if self.attempts > 1 and not self.validation:
+        self._check_attempts()
+        if self.slots is not None and not 1 <= self.slots[0] <= self.slots[1]:
+            raise ValueError(f"slots are {self.slots}, but a range of slots needs 1 <= low <= high.")
+
+    def _check_attempts(self) -> None:
+        if self.attempts > 1 and not (self.validation or self.patience):
             raise ValueError(
-                f"attempts is {self.attempts}, but without validation sizes nothing says who begins again."
-            )
-        if self.patience < 0:
-            raise ValueError(
-                f"patience is {self.patience}, but it is a number of episodes, or 0 for the whole attempt."
-            )
-        if self.patience and self.attempts == 1:
-            raise ValueError(f"patience is {self.patience}, but with one attempt nobody begins again.")
-        if self.patience and self.curriculum and self.curriculum_share < 1:
-            raise ValueError(
-                f"patience is {self.patience}, and the curriculum ends: then seeds have to begin again together."
+                f"attempts is {self.attempts}, but without validation sizes or patience nothing says who begins again."
             )
         if self.validation and self.early_stop:
             raise ValueError("a seed that stops when it is solved is not validated: give validation or early_stop.")
-        if self.slots is not None and not 1 <= self.slots[0] <= self.slots[1]:
-            raise ValueError(f"slots are {self.slots}, but a range of slots needs 1 <= low <= high.")
+        for name in ("patience", "hopeful_bits"):
+            value = getattr(self, name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise ValueError(f"{name} is {value}, but it must be 0 (none) or more.")
+        if self.patience and self.attempts == 1:
+            raise ValueError(f"patience is {self.patience}, but with one attempt nobody begins again.")
+        unjudged = self.taught_updates * self.batch_size if self.taught_updates < self.updates else 0
+        if 0 < self.patience < unjudged + WINDOW:
+            raise ValueError(
+                f"patience is {self.patience}, but the first time that seeds are judged is after {unjudged + WINDOW:,} "
+                f"episodes: by {WINDOW:,} at a time, and not in a curriculum that ends."
+            )
 
     @property
     def updates(self) -> int:
@@ -159,14 +166,13 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """All settings; without those of a curriculum or validation that is not there, as in runs that knew of none."""
-        none = {
-            "curriculum": {},
-            "patience": 0,
-            "curriculum_share": self.curriculum_share if not self.curriculum else 1.0,
-        }
+        none = {"curriculum": {}, "curriculum_share": self.curriculum_share if not self.curriculum else 1.0}
         if not self.validation:
-            names = ("validation", "validation_sequences", "passing_bits", "attempts")
-            none |= {name: getattr(self, name) for name in names}
+            none |= {name: getattr(self, name) for name in ("validation", "validation_sequences", "passing_bits")}
+        if not self.patience:
+            none |= {name: getattr(self, name) for name in ("patience", "hopeful_bits")}
+        if self.attempts == 1 and not self.validation:
+            none["attempts"] = 1
         return {
             name: value for name, value in dataclasses.asdict(self).items() if name not in none or value != none[name]
         }

@@ -143,15 +143,15 @@ class Trainer:
         data, slots = self._data(seeds, span)  # [K, S, ...]
         before = self.population.snapshot()
         costs, skipped = self._step(self.population, data, slots, self._rates(span))
-        excess = excess_bits(self._teaching(first), data, costs)
+        excess = self._excess(first, data, costs)
         skipped = skipped | self.population.put_back_broken(before)
         return _Launched(span, seeds, before.weights, Fetched(excess), Fetched(skipped.sum(dim=0)))
 
     def _settle(self, launched: "_Launched", ahead: "_Launched | None") -> None:
         """Record a block; `ahead` is the one after it, if that is under way."""
         config, population = self.config, self.population
-        if 0 < config.taught_updates == launched.span.start % config.updates:
-            population.forget_window()  # no sequence of a curriculum that has ended counts
+        ended = torch.tensor([0 < done == config.taught_updates for done in self._done(launched.span.start)])
+        population.forget_window(ended)  # no sequence of a curriculum that has ended counts
         self.updates = launched.span.stop
         weights = population.working.weights if ahead is None else ahead.start
         line = self._record(launched.seeds, launched.excess.get(), launched.skipped.get(), weights)
@@ -183,10 +183,11 @@ class Trainer:
         population, config = self.population, self.config
         done, index = torch.tensor(self._done(self.updates)), population.index
         over = done == config.updates
-        passed = population.validation_cost[index] < config.passing_bits
+        passed = (population.validation_cost[index] < config.passing_bits) | (not config.validation)
         hopeless = (done == config.patient_updates) & (population.attempt_solved_at[index] < 0)
+        hopeless &= population.recent[index].mean(dim=1) >= config.hopeful_bits
         last = population.attempts[index] == config.attempts
-        population.begin_again((over | hopeless) & ~passed & ~last, self.updates)
+        population.begin_again((hopeless | over & ~passed) & ~last, self.updates)
         population.leave(over & (passed | last))
 
     def _validate(self, due: Tensor) -> list[float | None]:
@@ -202,21 +203,33 @@ class Trainer:
         population.keep_validated(costs, weights)
         return [value if math.isfinite(value) else None for value in costs.tolist()]
 
-    def _teaching(self, update: int) -> Task:
-        """Where the sequences of an update come from."""
-        return self.lessons if update % self.config.updates < self.config.taught_updates else self.task
+    def _lessons(self, update: int) -> list[tuple[Task, list[int]]]:
+        """Where the sequences of an update come from: tasks, and the places among the active seeds of who has them."""
+        taught = [done < self.config.taught_updates for done in self._done(update)]
+        parts = ((self.lessons, True), (self.task, False))
+        places = ((task, [i for i, mine in enumerate(taught) if mine is lesson]) for task, lesson in parts)
+        return [(task, rows) for task, rows in places if rows]
 
-    @property
-    def _unjudged(self) -> bool:
-        """Whether the last block belongs to a curriculum that comes to an end."""
-        last = (self.updates - 1) % self.config.updates
-        return last < self.config.taught_updates < self.config.updates
+    def _excess(self, first: int, data: Batch, costs: Tensor) -> Tensor:
+        """Costs [K, S, B] in nats of the updates from `first` on, as bits over the best possible."""
+        lessons = self._lessons(first)
+        if len(lessons) == 1:
+            return excess_bits(lessons[0][0], data, costs)
+        excess = torch.empty_like(costs, dtype=torch.float64)
+        for task, rows in lessons:
+            there = sent(torch.tensor(rows), self.device)
+            excess[:, there] = excess_bits(task, Batch(*(part[:, there] for part in data)), costs[:, there])
+        return excess
+
+    def _unjudged(self) -> list[bool]:
+        """Of which active seeds the last block belongs to a curriculum that comes to an end."""
+        taught, all_of_them = self.config.taught_updates, self.config.updates
+        return [done <= taught < all_of_them for done in self._done(self.updates)]
 
     def _last_like(self, update: int) -> int:
-        """The end of the run of updates that learn from the same task as this one."""
-        begin = update // self.config.updates * self.config.updates  # of the attempt
-        taught = begin + self.config.taught_updates
-        return taught if update < taught else begin + self.config.updates
+        """The end of the run of updates in which every seed learns from the same task as in this one."""
+        taught, end = self.config.taught_updates, self.config.updates
+        return update + min((taught if done < taught else end) - done for done in self._done(update))
 
     def _data(self, seeds: list[int], span: range) -> tuple[Batch, Tensor | None]:
         """The block's sequences and slots, from a stock of several blocks: sampling costs the same for one as for ten.
@@ -225,7 +238,7 @@ class Trainer:
         """
         first, stocked, data, slots = self._stock
         if stocked != seeds or not first <= span.start < span.stop <= first + len(data.lengths):
-            if span.start % self.config.updates in (0, self.config.taught_updates):
+            if not {0, self.config.taught_updates}.isdisjoint(self._done(span.start)):
                 self._longest = STOCKED_STEPS  # other sequences begin here, and may be longer
             sequences = len(span) * len(seeds) * self.config.batch_size
             blocks = max(1, min(10, STOCKED_STEPS // (sequences * self._longest)))
@@ -238,8 +251,12 @@ class Trainer:
         return Batch(*(part[there] for part in data)), None if slots is None else slots[there]
 
     def _sample(self, seeds: list[int], updates: range) -> Batch:
-        source = stream(seeds, f"training/{self.task.name}", updates, device=self.device)
-        return self._teaching(updates.start).sample(source, batch_size=self.config.batch_size)
+        parts = []
+        for task, rows in self._lessons(updates.start):
+            source = stream([seeds[i] for i in rows], f"training/{task.name}", updates, device=self.device)
+            batch = task.sample(source, batch_size=self.config.batch_size)
+            parts.append((batch, sent(torch.tensor(rows), self.device)))
+        return parts[0][0] if len(parts) == 1 else _side_by_side(parts)
 
     def _sample_slots(self, seeds: list[int], updates: range) -> Tensor | None:
         if self.config.slots is None:
@@ -264,14 +281,15 @@ class Trainer:
             "skipped": skipped.tolist(),
             "rate": self.config.rate(self.updates - 1),
         }
-        if self._unjudged:
-            line["curriculum"] = True
+        unjudged = self._unjudged()
+        if any(unjudged):
+            line["curriculum"] = unjudged if self.config.attempts > 1 else True
         if self.config.attempts > 1:  # seeds are not where the others are
             line["rate"] = [self.config.rate(done - 1) for done in self._done(self.updates)]
             line["attempt"] = self.population.attempts[self.population.index].tolist()
         self.population.record(by_seed, skipped)
-        if not self._unjudged:
-            self.population.judge(episodes, self.task.solved_bits, self.config.early_stop, weights)
+        judged = ~torch.tensor(unjudged)
+        self.population.judge(episodes, self.task.solved_bits, self.config.early_stop, weights, judged)
         return line
 
     @property
@@ -327,6 +345,20 @@ class Trainer:
             self.metrics = checkpoint.files["metrics.jsonl"].decode().splitlines()
         self.run.begin(self.metrics)
         return checkpoint is not None
+
+
+def _side_by_side(parts: list[tuple[Batch, Tensor]]) -> Batch:
+    """Batches [K, some of the seeds, T, B, ...] as one of all seeds, padded to the longest; with the places of each."""
+    steps = max(batch.inputs.shape[2] for batch, _ in parts)
+    seeds = sum(len(rows) for _, rows in parts)
+    first = parts[0][0]
+    whole = [part.new_zeros(len(part), seeds, steps, *part.shape[3:]) for part in first[:-1]]
+    lengths = first.lengths.new_empty(len(first.lengths), seeds, *first.lengths.shape[2:])
+    for batch, rows in parts:
+        lengths[:, rows] = batch.lengths
+        for here, there in zip(whole, batch[:-1], strict=True):
+            here[:, rows, : there.shape[2]] = there
+    return Batch(whole[0], whole[1], whole[2], lengths)
 
 
 @contextmanager

@@ -86,16 +86,17 @@ class Population:
         fresh = torch.where(torch.isfinite(excess), excess, float("inf"))
         self.recent[self._rows] = torch.cat([self.recent[self._rows], fresh], dim=1)[:, -WINDOW:]
 
-    def forget_window(self) -> None:
-        """Judge by what comes from here on."""
-        self.recent[self._rows] = float("inf")
+    def forget_window(self, rows: Tensor) -> None:
+        """Judge some of the active seeds, rows [A], by what comes from here on."""
+        self.recent[self.index[rows]] = float("inf")
 
-    def judge(self, episodes: int, threshold: float, early_stop: bool, weights: Tensor) -> None:
+    def judge(self, episodes: int, threshold: float, early_stop: bool, weights: Tensor, judged: Tensor) -> None:
         """Note who is solved, keep the weights at the lowest mean of a full window, and let the solved ones go.
 
-        `weights` [A, P] are those after the episodes that were recorded last (the working copy may have gone on).
+        `weights` [A, P] are those after the episodes that were recorded last (the working copy may have gone on);
+        judged [A] says who is.
         """
-        mean = self.recent[self._rows].mean(dim=1)  # infinite until a window is full
+        mean = self.recent[self._rows].mean(dim=1).where(judged, float("inf"))  # infinite until a window is full
         solved = (mean < threshold) & (self.attempt_solved_at[self.index] < 0)
         self.attempt_solved_at[self.index[solved]] = episodes
         self._keep((mean < self.kept_cost[self.index]) & ~self.validated[self.index], mean, weights)

@@ -169,6 +169,12 @@ def attempts_of(line: dict[str, Any]) -> list[int]:
     return attempts if isinstance(attempts, list) else [attempts] * len(line["seeds"])
 
 
+def taught_of(line: dict[str, Any]) -> list[bool]:
+    """Which of the seeds of a line of the metrics are in a curriculum that comes to an end."""
+    taught = line.get("curriculum", False)
+    return taught if isinstance(taught, list) else [taught] * len(line["seeds"])
+
+
 def read_config(folder: Path) -> RunConfig:
     """The configuration of a run, every byte of it verified."""
     try:
