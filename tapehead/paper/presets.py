@@ -190,11 +190,17 @@ NGRAMS_FEEDFORWARD = NGRAMS | {
 }
 SORT = SMOOTH | {
     "learning_rate": 5e-4,
-    "episodes": 480_000,
+    "final_rate": 0.0,
+    "clip": "norm",
+    "clip_at": 100.0,
+    "episodes": 600_000,
     "batch_size": 6,
     "curriculum": {"items": [2, 20]},
-    "curriculum_share": 0.6,
-    "model_options": TANH,
+    "curriculum_share": 0.2,
+    "model_options": TANH | LEARNED_START,
+    "attempts": 3,
+    "patience": 240_000,
+    "hopeful_bits": 20.0,
 }
 
 SURE: dict[str, dict[str, Any]] = {
