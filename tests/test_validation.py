@@ -456,6 +456,21 @@ def test_who_is_near_enough_is_not_hopeless(monkeypatch):
     assert trainer.population.attempts.tolist() == attempts
 
 
+def test_without_a_validation_too_the_record_shows_the_attempts(monkeypatch, tmp_path):
+    monkeypatch.setattr(Copy, "solved_bits", 0.0)
+    settings = patient(validation={}, attempts=2, preset="copy-ntm-lstm/sure")
+    trainer = Trainer(settings, Run(tmp_path / "run", settings))
+    while not trainer.finished:
+        trainer.block()
+    trainer.save()
+    record = record_of(trainer, sequences=2)
+    trainer.run.close()
+    assert [machine["attempts"] for machine in record["machines"]] == [2, 2, 2]
+    assert all(machine["best_window_bits"] > 0 for machine in record["machines"])
+    assert "| 3 x 2 |" in tables.readme([record])
+    assert "attempts: 3 x 2\n" in tables.describe(record)
+
+
 def test_the_record_and_the_picture_know_each_seeds_own_attempts(solved_by):
     solved_by({1000: 1, 1001: 3, 1002: 2})
     trainer = finished(patient(seeds=(1000, 1001, 1002)))

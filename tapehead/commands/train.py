@@ -188,13 +188,13 @@ def finish(trainer: Trainer, seconds: float) -> dict[str, Any]:
 
 
 def _kept(trainer: Trainer) -> dict[str, Any]:
-    """By what the weights delivered were chosen."""
+    """How often seeds began, where they may more than once, and by what the weights delivered were chosen."""
     population, config = trainer.population, trainer.config
+    attempts = {"attempts": population.attempts.tolist()} if config.validation or config.attempts > 1 else {}
     if not config.validation:
-        return {"best_window_bits": [_finite(x) for x in population.kept_cost.tolist()]}
+        return attempts | {"best_window_bits": [_finite(x) for x in population.kept_cost.tolist()]}
     costs = population.validation_cost
-    return {
-        "attempts": population.attempts.tolist(),
+    return attempts | {
         "passed": (costs < config.passing_bits).tolist(),
         "validation_bits": [_finite(x) for x in costs.tolist()],
     }
@@ -221,13 +221,14 @@ def _report(trainer: Trainer, result: dict[str, Any], folder: Path) -> None:
         word = f"solved after {solved[0]:,} episodes" if solved else "not solved"
         if trainer.config.attempts > 1:
             word += f", in {result['attempts'][0]} of {trainer.config.attempts} attempts"
-            word += "" if result["passed"][0] else ", not passed"
+            word += ", not passed" if "passed" in result and not result["passed"][0] else ""
     else:
         word = f"{len(solved)} of {total} seeds solved"
         word += f", median {sorted(solved)[len(solved) // 2]:,} episodes" if solved else ""
-        if trainer.config.validation:
-            again = sum(attempts > 1 for attempts in result["attempts"])
-            word += f", {again} began again, {sum(result['passed'])} passed"
+        if "attempts" in result:
+            word += f", {sum(attempts > 1 for attempts in result['attempts'])} began again"
+        if "passed" in result:
+            word += f", {sum(result['passed'])} passed"
     threshold = f"{trainer.task.solved_bits:g} bit over the last 1,000 episodes"
     console.print(f"{trainer.task.name}: {word} (under {threshold}).", soft_wrap=True)
     console.print(score_table(result))

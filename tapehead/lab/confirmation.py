@@ -123,12 +123,12 @@ def _worst(blocks: list[Block], solved_at: int) -> float | None:
 
 
 def _kept(trainer: Trainer, s: int) -> dict[str, Any]:
-    """By what the weights of one machine were chosen."""
-    population = trainer.population
-    if not trainer.config.validation:
-        return {"best_window_bits": _finite(float(population.kept_cost[s]))}
-    cost = _finite(float(population.validation_cost[s]))
-    return {"attempts": int(population.attempts[s]), "validation_bits": cost}
+    """How often one machine began, where it may more than once, and by what its weights were chosen."""
+    population, config = trainer.population, trainer.config
+    attempts = {"attempts": int(population.attempts[s])} if config.validation or config.attempts > 1 else {}
+    if config.validation:
+        return attempts | {"validation_bits": _finite(float(population.validation_cost[s]))}
+    return attempts | {"best_window_bits": _finite(float(population.kept_cost[s]))}
 
 
 def _one(scored: Score, s: int) -> dict[str, float | None]:

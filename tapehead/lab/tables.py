@@ -100,12 +100,14 @@ def _seconds(summary: dict[str, Any]) -> str:
 
 
 def _attempts(record: dict[str, Any]) -> str:
-    """ "1", or how many machines took how many, and how many passed: "14 x 1, 5 x 2, 1 x 3; 19 passed"."""
-    if "validation" not in record["config"]:
+    """ "1", or how many machines took how many, and how many passed a validation: "14 x 1, 5 x 2, 1 x 3; 19 passed"."""
+    if "attempts" not in record["config"]:
         return "1"
     counts = Counter(machine["attempts"] for machine in record["machines"])
-    passed = sum(has_passed(machine, record["config"]) for machine in record["machines"])
-    return ", ".join(f"{machines} x {attempts}" for attempts, machines in sorted(counts.items())) + f"; {passed} passed"
+    words = ", ".join(f"{machines} x {attempts}" for attempts, machines in sorted(counts.items()))
+    if "validation" not in record["config"]:
+        return words
+    return f"{words}; {sum(has_passed(machine, record['config']) for machine in record['machines'])} passed"
 
 
 def _times(record: dict[str, Any]) -> str:
@@ -135,7 +137,7 @@ def describe(record: dict[str, Any]) -> str:
     first = f"{record['row']}/{record['recipe']}, {seeds_in_words(record)}: {fraction(summary['solved'])} solved"
     if summary["episodes_to_solve"]:
         first += f" after {spread(summary['episodes_to_solve'])} episodes; seconds: {_seconds(summary)}"
-    if "validation" in record["config"]:
+    if "attempts" in record["config"]:
         first += f"; attempts: {_attempts(record)}"
     lines = [first, *(f"  {fraction(criterion)} {criterion['says']}" for criterion in summary["criteria"])]
     for point in summary["points"]:

@@ -251,12 +251,15 @@ class Trainer:
         return Batch(*(part[there] for part in data)), None if slots is None else slots[there]
 
     def _sample(self, seeds: list[int], updates: range) -> Batch:
-        parts = []
-        for task, rows in self._lessons(updates.start):
-            source = stream([seeds[i] for i in rows], f"training/{task.name}", updates, device=self.device)
-            batch = task.sample(source, batch_size=self.config.batch_size)
-            parts.append((batch, sent(torch.tensor(rows), self.device)))
-        return parts[0][0] if len(parts) == 1 else _side_by_side(parts)
+        def of(task: Task, some: list[int]) -> Batch:
+            source = stream(some, f"training/{task.name}", updates, device=self.device)
+            return task.sample(source, batch_size=self.config.batch_size)
+
+        lessons = self._lessons(updates.start)
+        if len(lessons) == 1:
+            return of(lessons[0][0], seeds)
+        parts = [(of(task, [seeds[i] for i in rows]), sent(torch.tensor(rows), self.device)) for task, rows in lessons]
+        return _side_by_side(parts)
 
     def _sample_slots(self, seeds: list[int], updates: range) -> Tensor | None:
         if self.config.slots is None:
