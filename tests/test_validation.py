@@ -377,10 +377,22 @@ def test_with_patience_walking_ahead_is_block_after_block(solved_by):
     assert walked.metrics == plain.metrics
 
 
-@pytest.mark.parametrize("blocks", [10, 11, 12, 21, 22, 23])
-def test_with_patience_a_resumed_run_ends_in_the_same_bits(tmp_path, solved_by, blocks):
+TAUGHT = {
+    "curriculum": {"length": (1, 1), "density": [0.0, 0.0]},
+    "curriculum_share": 0.25,
+    "episodes": 2000,
+    "patience": 1700,
+}
+"""Zeros, of length 1, for the first 500 updates."""
+
+
+@pytest.mark.parametrize(
+    ("blocks", "changes"),
+    [*((blocks, {}) for blocks in (10, 11, 12, 21, 22, 23)), *((blocks, TAUGHT) for blocks in (16, 17, 18, 22))],
+)
+def test_with_patience_a_resumed_run_ends_in_the_same_bits(tmp_path, solved_by, blocks, changes):
     solved_by({5: 3, 6: 1, 7: 2})
-    settings = patient(seeds=(5, 6, 7))
+    settings = patient(seeds=(5, 6, 7), **changes)
     whole, first = finished(settings), Trainer(settings, Run(tmp_path / "run", settings))
     for _ in range(blocks):
         first.block()
@@ -396,19 +408,15 @@ def test_with_patience_a_resumed_run_ends_in_the_same_bits(tmp_path, solved_by, 
     second.run.close()
 
 
-TAUGHT = {"curriculum": {"length": (1, 1), "density": [0.0, 0.0]}, "curriculum_share": 0.25, "episodes": 2000}
-"""Zeros, of length 1, for the first 500 updates."""
-
-
 def test_every_seed_has_the_lessons_of_its_own_attempt(solved_by, monkeypatch):
     solved_by({5: 1, 6: 2})
-    trainer = Trainer(patient(seeds=(5, 6), patience=1600, **TAUGHT))
+    trainer = Trainer(patient(seeds=(5, 6), **TAUGHT))
     judged, judge = [], Population.judge
     monkeypatch.setattr(Population, "judge", lambda self, *how: judged.append(how[-1].tolist()) or judge(self, *how))
-    for _ in range(16):
+    for _ in range(17):
         trainer.block()
-    assert trainer.population.begun_at.tolist() == [0, 1600]
-    assert judged == [[False, False]] * 5 + [[True, True]] * 11
+    assert trainer.population.begun_at.tolist() == [0, 1700]
+    assert judged == [[False, False]] * 5 + [[True, True]] * 12
     seen, step = [], trainer.population.step
 
     def noted(batch, slots, rates, group):
@@ -416,25 +424,25 @@ def test_every_seed_has_the_lessons_of_its_own_attempt(solved_by, monkeypatch):
         return step(batch, slots, rates, group)
 
     monkeypatch.setattr(trainer.population, "step", noted)
-    for _ in range(4):
+    for _ in range(3):
         trainer.block()
     ones, lengths = (list(zip(*part, strict=True)) for part in zip(*seen, strict=True))  # of each seed
     assert [any(of_seed) for of_seed in ones] == [True, False]  # the second has zeros
     assert [len(set(of_seed)) for of_seed in lengths] == [3, 1]  # of one length
-    assert judged[16:] == [[True, False]] * 4
+    assert judged[17:] == [[True, False]] * 3
     lines = [json.loads(line) for line in trainer.metrics]
-    assert [line.get("curriculum") for line in lines] == [[True, True]] * 5 + [None] * 11 + [[False, True]] * 4
+    assert [line.get("curriculum") for line in lines] == [[True, True]] * 5 + [None] * 12 + [[False, True]] * 3
     while not trainer.finished:
         trainer.block()
-    assert trainer.population.solved_at.tolist() == [500 + WINDOW, 1600 + 500 + WINDOW]
-    assert curves.lessons_ended([json.loads(line) for line in trainer.metrics]) == [500, 2100]
+    assert trainer.population.solved_at.tolist() == [500 + WINDOW, 1700 + 500 + WINDOW]
+    assert curves.lessons_ended([json.loads(line) for line in trainer.metrics]) == [500, 2200]
 
 
 def test_with_lessons_too_a_seed_alone_equals_the_same_seed_among_others(solved_by):
     solved_by({5: 3, 6: 1, 7: 2})
-    everyone = finished(patient(seeds=(5, 6, 7), patience=1600, **TAUGHT))
+    everyone = finished(patient(seeds=(5, 6, 7), **TAUGHT))
     for row, seed in enumerate((5, 6, 7)):
-        alone = finished(patient(seeds=(seed,), patience=1600, **TAUGHT))
+        alone = finished(patient(seeds=(seed,), **TAUGHT))
         for name in ("kept", "kept_cost", "solved_at", "attempts", "begun_at", "recent"):
             mine = getattr(alone.population, name)[0]
             assert torch.equal(mine, getattr(everyone.population, name)[row]), name

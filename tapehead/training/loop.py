@@ -76,6 +76,10 @@ class _Launched(NamedTuple):
     skipped: Fetched  # updates [S]
 
 
+_Pupils = tuple[list[int], list[bool]]
+"""Seeds, and who of them learns from the curriculum: whom a stock of sequences is for."""
+
+
 class Trainer:
     """One run: made from its configuration, restored from its newest checkpoint, trained to its end."""
 
@@ -100,7 +104,7 @@ class Trainer:
         update = dispatch.update_kernel(self.backend_in_use, self.device)
         self.population = Population(self.model, self.rule, update, list(config.seeds), self.device)
         self._step: Stepper = Replaying() if self.backend_in_use == "gpu" else one_by_one
-        self._stock: tuple[int, list[int], Batch, Tensor | None] = (0, [], Batch(*[torch.empty(0)] * 4), None)
+        self._stock: tuple[int, _Pupils, Batch, Tensor | None] = (0, ([], []), Batch(*[torch.empty(0)] * 4), None)
         self._longest = STOCKED_STEPS  # steps of a sequence, as seen in the last stock: at first one block at a time
         self.asynchronous = self.device.type == "cuda"  # goes on by itself with what it is asked for
         self.updates = 0
@@ -203,10 +207,13 @@ class Trainer:
         population.keep_validated(costs, weights)
         return [value if math.isfinite(value) else None for value in costs.tolist()]
 
+    def _taught(self, update: int) -> list[bool]:
+        """Which of the active seeds learn from the curriculum in an update."""
+        return [done < self.config.taught_updates for done in self._done(update)]
+
     def _lessons(self, update: int) -> list[tuple[Task, list[int]]]:
         """Where the sequences of an update come from: tasks, and the places among the active seeds of who has them."""
-        taught = [done < self.config.taught_updates for done in self._done(update)]
-        parts = ((self.lessons, True), (self.task, False))
+        taught, parts = self._taught(update), ((self.lessons, True), (self.task, False))
         places = ((task, [i for i, mine in enumerate(taught) if mine is lesson]) for task, lesson in parts)
         return [(task, rows) for task, rows in places if rows]
 
@@ -237,7 +244,8 @@ class Trainer:
         What is drawn depends on seed and update alone, so the stock changes nothing but the padding.
         """
         first, stocked, data, slots = self._stock
-        if stocked != seeds or not first <= span.start < span.stop <= first + len(data.lengths):
+        pupils = (seeds, self._taught(span.start))
+        if stocked != pupils or not first <= span.start < span.stop <= first + len(data.lengths):
             if not {0, self.config.taught_updates}.isdisjoint(self._done(span.start)):
                 self._longest = STOCKED_STEPS  # other sequences begin here, and may be longer
             sequences = len(span) * len(seeds) * self.config.batch_size
@@ -245,7 +253,7 @@ class Trainer:
             end = self._last_like(span.start)
             ahead = range(span.start, max(span.stop, min(span.start + blocks * len(span), end)))
             first, data, slots = span.start, self._sample(seeds, ahead), self._sample_slots(seeds, ahead)
-            self._stock = (first, seeds, data, slots)
+            self._stock = (first, pupils, data, slots)
             self._longest = data.inputs.shape[2]
         there = slice(span.start - first, span.stop - first)
         return Batch(*(part[there] for part in data)), None if slots is None else slots[there]
