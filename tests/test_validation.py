@@ -365,9 +365,18 @@ def test_with_patience_a_seed_alone_equals_the_same_seed_among_others(solved_by)
             assert torch.equal(mine, getattr(everyone.population, name)[row]), name
 
 
-def test_with_patience_walking_ahead_is_block_after_block(solved_by):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"episodes": 8000},  # a validation after every fourth block
+        {"validation": {}},
+        {"validation": {}, "curriculum": {"blanks": 0.5}, "curriculum_share": 0.25, "patience": 1500},
+        {"validation": {}, "attempts": 2},
+    ],
+)
+def test_with_patience_walking_ahead_is_block_after_block(solved_by, changes):
     solved_by({5: 3, 6: 1, 7: 2})
-    settings = patient(seeds=(5, 6, 7), episodes=8000)  # a validation after every fourth block
+    settings = patient(seeds=(5, 6, 7), **changes)
     plain, walked = finished(settings), Trainer(settings)
     walked.asynchronous = True
     whole = list(walked.walk())

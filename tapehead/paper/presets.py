@@ -198,7 +198,7 @@ SORT = SMOOTH | {
     "curriculum": {"items": [2, 20]},
     "curriculum_share": 0.2,
     "model_options": TANH | LEARNED_START,
-    "attempts": 3,
+    "attempts": 2,
     "patience": 240_000,
     "hopeful_bits": 20.0,
 }

@@ -131,7 +131,7 @@ class Trainer:
                 if launched is None:
                     launched = self._launch(self.updates, min(BLOCK, end - self.updates))
                 following = launched.span.stop
-                leaving = config.early_stop or any(self._looks_at(done) for done in self._done(following))
+                leaving = config.early_stop or any(self._turns_at(done) for done in self._done(following))
                 if not (hold() or leaving or following >= end or not self.asynchronous):
                     ahead = self._launch(following, min(BLOCK, end - following))
                 self._settle(launched, ahead)
@@ -171,9 +171,9 @@ class Trainer:
         done: list[int] = (updates - self.population.begun_at[self.population.index]).tolist()
         return done
 
-    def _looks_at(self, done: int) -> bool:
-        """Whether a seed may leave or begin again after so many updates of its attempt (a validation ends it)."""
-        return self.config.validates_at(done) or 0 < done == self.config.patient_updates
+    def _turns_at(self, done: int) -> bool:
+        """Whether a seed is validated, may begin again or leaves after so many updates of its attempt."""
+        return self.config.validates_at(done) or done in (self.config.patient_updates, self.config.updates)
 
     def _rates(self, span: range) -> Tensor:
         """Learning rates [K, S] of the active seeds."""
