@@ -3,7 +3,8 @@
     python docs/draw_sorting.py
 
 It is a selection sort: items go to the tape as they come, the read heads find the highest priority by content, and a
-write head crosses off what was just read.
+write head crosses off what was just read. Every item also goes to slot 0, over the one before, and there the last one is
+read.
 """
 
 from pathlib import Path
@@ -20,8 +21,9 @@ from tapehead.tasks import Batch
 
 ITEMS, OUTPUTS, PRIORITY = 20, 16, 8  # the last is an input channel
 ANSWER = ITEMS + 1  # the step at which it begins
-SLOTS = ITEMS + 3  # that are shown
-WRITER, READER, ERASER = 2, 0, 1  # heads of this machine, counted from 0
+WRITER, READER, ERASER = 0, 0, 4  # heads of this machine, counted from 0
+NEWEST = 0  # the slot that always has the newest item
+SHOWN = [NEWEST, *range(127, 126 - ITEMS - 1, -1)]  # slots, in the order in which they are written
 
 
 def load() -> tuple[NTM, Batch]:
@@ -47,10 +49,15 @@ def cost(machine: NTM, batch: Batch, without: int | None = None) -> float:
     return float(tapehead.bits_per_sequence(torch.cat(outputs), batch.targets, batch.mask).mean())
 
 
+def places(writes: Tensor) -> Tensor:
+    """Where items are read, [20, B]: where they were written, and the last one in the slot of the newest."""
+    return torch.cat([writes[: ITEMS - 1, :, WRITER], torch.full_like(writes[:1, :, WRITER], NEWEST)])
+
+
 def says(reads: Tensor, writes: Tensor, priorities: Tensor) -> list[str]:
     """Where the heads are, [T, B, heads] of slots."""
     order = priorities.argsort(dim=0, descending=True)[:OUTPUTS]  # [16, B]: which item comes next
-    wanted = writes[:ITEMS, :, WRITER].gather(0, order)
+    wanted = places(writes).gather(0, order)
     right = (reads[ANSWER:, :, READER] == wanted).float().mean()
     behind = (writes[ANSWER + 1 :, :, ERASER] == reads[ANSWER:-1, :, READER]).float().mean()
     return [
@@ -62,7 +69,7 @@ def says(reads: Tensor, writes: Tensor, priorities: Tensor) -> list[str]:
 @style.look()
 def draw(batch: Batch, trace: tapehead.Trace) -> Figure:
     steps = len(batch.inputs)
-    written = trace.write.weightings[:, 0, WRITER].argmax(-1)[:ITEMS]
+    written = places(trace.write.weightings.argmax(-1))[:, 0]
     of_slot = dict(zip(written.tolist(), batch.inputs[:ITEMS, 0, PRIORITY].tolist(), strict=True))
     found = trace.read.weightings[:, 0, READER].argmax(-1)[ANSWER:].tolist()
     figure = Figure(figsize=(style.WIDTH, 6.6), layout="constrained")
@@ -72,15 +79,17 @@ def draw(batch: Batch, trace: tapehead.Trace) -> Figure:
     top.axhline(0, color=style.FAINT, linewidth=0.8)
     top.set_title("Priorities of the items as they come, and of the items that are read")
     words = {
-        f"Write head {WRITER + 1}: one slot on with every item": trace.write.weightings[:, 0, WRITER],
+        f"Write head {WRITER + 1}: one slot back with every item": trace.write.weightings[:, 0, WRITER],
         f"Read head {READER + 1}: the highest priority that is left": trace.read.weightings[:, 0, READER],
         f"Write head {ERASER + 1}: crosses off what was read a step before": trace.write.weightings[:, 0, ERASER],
     }
     for axis, (title, weightings) in zip(heads, words.items(), strict=True):
-        image = weightings[:, :SLOTS].T.numpy()
-        axis.imshow(image, cmap=style.GREYS, vmin=0, vmax=1, extent=(0, steps, SLOTS, 0), aspect="auto")
+        image = weightings[:, SHOWN].T.numpy()
+        axis.imshow(image, cmap=style.GREYS, vmin=0, vmax=1, extent=(0, steps, len(SHOWN), 0), aspect="auto")
         axis.set_title(title)
         axis.set_ylabel("slot")
+        ticks = range(0, len(SHOWN), 5)
+        axis.set_yticks([tick + 0.5 for tick in ticks], [str(SHOWN[tick]) for tick in ticks])
         axis.axvline(ANSWER, color=style.ORANGE, linewidth=0.8)
     heads[-1].set_xlabel("time step; the answer begins at the orange line")
     return figure
