@@ -23,9 +23,9 @@ from tapehead.commands.train import finish
 from tapehead.streams import stream
 from tapehead.tasks import Batch
 from tapehead.tasks.copy import Copy
-from tapehead.training import checkpoint, events, loop, population, stepping
+from tapehead.training import checkpoint, events, loop, population, stepping, teaching
 from tapehead.training.config import RunConfig
-from tapehead.training.loop import STOCKED_STEPS, Interrupted, Trainer
+from tapehead.training.loop import Interrupted, Trainer
 from tapehead.training.progress import Progress
 from tapehead.training.runs import Run, read_config
 
@@ -522,21 +522,31 @@ def test_excess_is_measured_against_the_best_possible():
     assert torch.allclose(excess, torch.tensor([20.0, 10.0, 5.0]).double() - task.optimal_bits(batch))
 
 
+def data_of(trainer, seeds, span):
+    """What seeds in their first attempt learn from."""
+    return trainer.teacher.data(seeds, [span.start] * len(seeds), span)
+
+
+def sample(trainer, seeds, span):
+    """The same, not from stock, and without the slots."""
+    return trainer.teacher.sample(seeds, [span.start] * len(seeds), span)
+
+
 def test_training_data_and_slots_are_addressed():
     trainer = Trainer(RICH)
     seeds, span = [9, 3], range(200, 203)
-    data, slots = trainer._sample(seeds, span), trainer._sample_slots(seeds, span)
+    data, slots = sample(trainer, seeds, span), trainer.teacher.sample_slots(seeds, span)
     assert slots.shape == (3, 2, 8)
     assert (int(slots.min()), int(slots.max())) == (3, 8)
     for k, update in enumerate(span):
         for s, seed in enumerate(seeds):
-            alone = trainer._sample_slots([seed], range(update, update + 1))
+            alone = trainer.teacher.sample_slots([seed], range(update, update + 1))
             assert torch.equal(slots[k, s], alone[0, 0])
-            one = trainer._sample([seed], range(update, update + 1))
+            one = sample(trainer, [seed], range(update, update + 1))
             steps = one.inputs.shape[2]
             assert torch.equal(data.inputs[k, s, :steps], one.inputs[0, 0])
             assert torch.equal(data.lengths[k, s], one.lengths[0, 0])
-    assert Trainer(PLAIN)._sample_slots([0], range(3)) is None
+    assert Trainer(PLAIN).teacher.sample_slots([0], range(3)) is None
 
 
 def test_every_update_sees_its_own_batch_and_rate(monkeypatch):
@@ -947,7 +957,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(tmp_path, capsys):
 
 @pytest.mark.parametrize("stocked", [1, 1000, 4_000_000])
 def test_the_stock_changes_no_data(monkeypatch, stocked):
-    monkeypatch.setattr(loop, "STOCKED_STEPS", stocked)
+    monkeypatch.setattr(teaching, "STOCKED_STEPS", stocked)
     trainer = Trainer(RICH)
     for seeds, span in (
         ([3, 7], range(100)),
@@ -955,29 +965,32 @@ def test_the_stock_changes_no_data(monkeypatch, stocked):
         ([7], range(200, 300)),
         ([7], range(50)),
     ):
-        data, slots = trainer._data(seeds, span)
-        direct = trainer._sample(seeds, span)
+        data, slots = data_of(trainer, seeds, span)
+        direct = sample(trainer, seeds, span)
         steps = direct.inputs.shape[2]
         assert torch.equal(data.inputs[:, :, :steps], direct.inputs)
         assert torch.equal(data.targets[:, :, :steps], direct.targets)
         assert torch.equal(data.mask[:, :, :steps], direct.mask)
         assert not any(part[:, :, steps:].any() for part in data[:3])
         assert torch.equal(data.lengths, direct.lengths)
-        assert torch.equal(slots, trainer._sample_slots(seeds, span))
+        assert torch.equal(slots, trainer.teacher.sample_slots(seeds, span))
 
 
 def test_the_stock_is_bounded_and_used(monkeypatch):
     trainer, drawn = Trainer(tiny(episodes=5000)), []
-    sample = trainer._sample
-    monkeypatch.setattr(trainer, "_sample", lambda seeds, span: drawn.append(span) or sample(seeds, span))
+    monkeypatch.setattr(
+        trainer.teacher,
+        "sample",
+        lambda seeds, done, span: drawn.append(span) or teaching.Teacher.sample(trainer.teacher, seeds, done, span),
+    )
     for first in range(0, 1200, 100):
-        trainer._data([0], range(first, first + 100))
+        data_of(trainer, [0], range(first, first + 100))
     assert drawn == [range(100), range(100, 1100), range(1100, 2100)]
 
 
 def test_a_curriculum_holds_in_training_alone():
     trainer = Trainer(tiny(curriculum={"density": [0.0, 0.0], "length": (2, 2)}))
-    data, _ = trainer._data([0], range(100))
+    data, _ = data_of(trainer, [0], range(100))
     assert not data.targets.any()
     assert set(data.lengths.flatten().tolist()) == {5}
     assert trainer.task.length == (1, 3)
@@ -1001,7 +1014,7 @@ def test_a_curriculum_that_ends_is_not_judged():
     assert trainer.population.solved_at[0] == -1
     assert not torch.isfinite(trainer.population.kept_cost[0])
     trainer.block()
-    data, _ = trainer._data([0], range(1200, 1300))
+    data, _ = data_of(trainer, [0], range(1200, 1300))
     assert data.targets.any()
     assert "curriculum" not in trainer.metrics[-1]
     assert torch.isfinite(trainer.population.recent).sum() == 100
@@ -1045,10 +1058,10 @@ def test_the_stock_is_bounded_when_a_curriculum_of_short_sequences_ends():
     )
     seeds = list(range(8))
     for first in range(0, 300, 100):
-        trainer._data(seeds, range(first, first + 100))
-    assert len(trainer._stock[2].lengths) == 200  # up to the end of the curriculum
-    trainer._data(seeds, range(300, 400))
-    assert trainer._stock[2].inputs[..., 0].numel() <= STOCKED_STEPS
+        data_of(trainer, seeds, range(first, first + 100))
+    assert len(trainer.teacher._stock[2].lengths) == 200  # up to the end of the curriculum
+    data_of(trainer, seeds, range(300, 400))
+    assert trainer.teacher._stock[2].inputs[..., 0].numel() <= teaching.STOCKED_STEPS
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
@@ -1066,7 +1079,7 @@ def test_a_curriculum_that_changes_channels_is_refused(curriculum):
 def test_data_with_other_channels_are_refused_by_every_backend():
     for backend in ("cpu", "reference"):
         trainer = Trainer(tiny(backend=backend))
-        data, _ = Trainer(tiny(task_options={"length": (1, 3), "width": 3}))._data([0], range(100))
+        data, _ = data_of(Trainer(tiny(task_options={"length": (1, 3), "width": 3})), [0], range(100))
         with pytest.raises(ValueError, match=r"inputs|input"):
             trainer.population.step(Batch(*(part[0] for part in data)), None, 1e-4)
 
@@ -1139,7 +1152,7 @@ def test_groups_are_all_seeds_in_order_and_aligned(seeds, parameters, each):
 def test_groups_of_seeds_are_updated_like_everyone():
     config = tiny(seeds=(3, 4, 5, 6, 7, 8), episodes=20)
     whole, parted = Trainer(config), Trainer(config)
-    data, slots = whole._data(list(config.seeds), range(5))
+    data, slots = data_of(whole, list(config.seeds), range(5))
     rates = torch.linspace(1e-4, 1e-2, 30).view(5, 6)
     costs, skips = stepping.one_by_one(whole.population, data, slots, rates)
     parts = [stepping.one_by_one(parted.population, data, slots, rates, group) for group in (slice(0, 4), slice(4, 6))]
@@ -1158,7 +1171,7 @@ def rising(monkeypatch):
         blocks.append(None)
         return torch.full(costs.shape, abs(len(blocks) - 13.0), dtype=torch.float64)
 
-    monkeypatch.setattr(loop, "excess_bits", excess)
+    monkeypatch.setattr(teaching, "excess_bits", excess)
     return blocks
 
 

@@ -183,10 +183,10 @@ def test_every_attempt_has_its_own_rates_lessons_and_data():
     settings = config(attempts=2, curriculum={"blanks": 0.5}, curriculum_share=0.5)
     assert settings.rate(ATTEMPT) == pytest.approx(0.05 * settings.learning_rate)
     trainer = Trainer(settings)
-    first = trainer._sample([0], range(10))
+    first = trainer.teacher.sample([0], [0], range(10))
     for _ in range(12):
         trainer.block()
-    again = trainer._sample([0], range(ATTEMPT, ATTEMPT + 10))
+    again = trainer.teacher.sample([0], [0], range(ATTEMPT, ATTEMPT + 10))
     assert first.inputs.shape != again.inputs.shape or not torch.equal(first.inputs, again.inputs)
     while not trainer.finished:
         trainer.block()

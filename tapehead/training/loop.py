@@ -24,17 +24,14 @@ from tapehead.evaluation.generalisation import score
 from tapehead.kernels import dispatch
 from tapehead.kernels.update.contract import UpdateRule
 from tapehead.models import SequenceModel, make_model
-from tapehead.streams import stream
-from tapehead.tasks import Batch, Task, make_task
+from tapehead.tasks import Task
 from tapehead.training.checkpoint import Checkpoint
 from tapehead.training.config import BLOCK, RunConfig
-from tapehead.training.population import Population, excess_bits, sent
+from tapehead.training.population import Population, sent
 from tapehead.training.progress import Progress
 from tapehead.training.runs import Run
 from tapehead.training.stepping import Replaying, Stepper, one_by_one
-
-STOCKED_STEPS = 4_000_000
-"""Steps of all sequences together that are sampled ahead: bounds the memory that they take."""
+from tapehead.training.teaching import Teacher
 
 SAVE_SECONDS = 5.0
 """Least time between checkpoints; they also take at most a twentieth of the run's time."""
@@ -76,36 +73,23 @@ class _Launched(NamedTuple):
     skipped: Fetched  # updates [S]
 
 
-_Pupils = tuple[list[int], list[bool]]
-"""Seeds, and who of them learns from the curriculum: whom a stock of sequences is for."""
-
-
 class Trainer:
     """One run: made from its configuration, restored from its newest checkpoint, trained to its end."""
 
     def __init__(self, config: RunConfig, run: Run | None = None) -> None:
         self.config, self.run = config, run
         self.device = torch.device(config.device)
-        self.task: Task = make_task(config.task, **config.task_options)
-        self.lessons: Task = make_task(config.task, **config.task_options | config.curriculum)
-        channels, taught = ((task.input_size, task.output_size) for task in (self.task, self.lessons))
-        if taught != channels:
-            raise ValueError(
-                f"the curriculum {config.curriculum} makes {taught[0]} inputs and {taught[1]} outputs of the task's "
-                f"{channels[0]} and {channels[1]}: it may change sizes and bits, not channels."
-            )
+        self.teacher = Teacher(config, self.device)
+        self.task: Task = self.teacher.task
         self.model: SequenceModel = make_model(config.model, self.task, config.backend, **config.model_options)
         self.model.to(self.device)
         self.backend_in_use = self.model.backend_in_use()  # refuses a backend that cannot run here
         if config.slots is not None:
             self.model.check_slots(config.slots[1])
-        self.task.ranges(**config.validation)  # refuses sizes that the task does not have
         self.rule = UpdateRule(config.optimiser, config.clip, config.clip_at, config.average)
         update = dispatch.update_kernel(self.backend_in_use, self.device)
         self.population = Population(self.model, self.rule, update, list(config.seeds), self.device)
         self._step: Stepper = Replaying() if self.backend_in_use == "gpu" else one_by_one
-        self._stock: tuple[int, _Pupils, Batch, Tensor | None] = (0, ([], []), Batch(*[torch.empty(0)] * 4), None)
-        self._longest = STOCKED_STEPS  # steps of a sequence, as seen in the last stock: at first one block at a time
         self.asynchronous = self.device.type == "cuda"  # goes on by itself with what it is asked for
         self.updates = 0
         self.metrics: list[str] = []
@@ -142,20 +126,21 @@ class Trainer:
 
     def _launch(self, first: int, updates: int = BLOCK) -> "_Launched":
         """Ask for the updates from `first` on, and for what is to be recorded of them."""
-        span = range(first, min(first + updates, self._last_like(first)))
+        done = self._done(first)
+        span = range(first, first + min(updates, self.teacher.unchanged(done)))
         seeds = [self.config.seeds[i] for i in self.population.index.tolist()]
-        data, slots = self._data(seeds, span)  # [K, S, ...]
+        data, slots = self.teacher.data(seeds, done, span)  # [K, S, ...]
         before = self.population.snapshot()
-        costs, skipped = self._step(self.population, data, slots, self._rates(span))
-        excess = self._excess(first, data, costs)
+        costs, skipped = self._step(self.population, data, slots, self._rates(done, len(span)))
+        excess = self.teacher.excess(done, data, costs)
         skipped = skipped | self.population.put_back_broken(before)
         return _Launched(span, seeds, before.weights, Fetched(excess), Fetched(skipped.sum(dim=0)))
 
     def _settle(self, launched: "_Launched", ahead: "_Launched | None") -> None:
         """Record a block; `ahead` is the one after it, if that is under way."""
         config, population = self.config, self.population
-        ended = torch.tensor([0 < done == config.taught_updates for done in self._done(launched.span.start)])
-        population.forget_window(ended)  # no sequence of a curriculum that has ended counts
+        ended = self.teacher.ended(self._done(launched.span.start))
+        population.forget_window(torch.tensor(ended))  # no sequence of a curriculum that has ended counts
         self.updates = launched.span.stop
         weights = population.working.weights if ahead is None else ahead.start
         line = self._record(launched.seeds, launched.excess.get(), launched.skipped.get(), weights)
@@ -175,12 +160,11 @@ class Trainer:
         """Whether a seed is validated, may begin again or leaves after so many updates of its attempt."""
         return self.config.validates_at(done) or done in (self.config.patient_updates, self.config.updates)
 
-    def _rates(self, span: range) -> Tensor:
-        """Learning rates [K, S] of the active seeds."""
-        done = self._done(span.start)
-        of = {first: [self.config.rate(first + k) for k in range(len(span))] for first in set(done)}
+    def _rates(self, done: list[int], updates: int) -> Tensor:
+        """Learning rates [K, S] of the active seeds in the next updates."""
+        of = {mine: [self.config.rate(mine + k) for k in range(updates)] for mine in set(done)}
         parameters = self.population.working.parameters
-        return sent(torch.tensor([of[first] for first in done], dtype=parameters.dtype).T.contiguous(), self.device)
+        return sent(torch.tensor([of[mine] for mine in done], dtype=parameters.dtype).T.contiguous(), self.device)
 
     def _end_attempts(self) -> None:
         """Who is through with its attempt leaves, or begins again if it has not passed; so does who is hopeless."""
@@ -207,74 +191,6 @@ class Trainer:
         population.keep_validated(costs, weights)
         return [value if math.isfinite(value) else None for value in costs.tolist()]
 
-    def _taught(self, update: int) -> list[bool]:
-        """Which of the active seeds learn from the curriculum in an update."""
-        return [done < self.config.taught_updates for done in self._done(update)]
-
-    def _lessons(self, update: int) -> list[tuple[Task, list[int]]]:
-        """Where the sequences of an update come from: tasks, and the places among the active seeds of who has them."""
-        taught, parts = self._taught(update), ((self.lessons, True), (self.task, False))
-        places = ((task, [i for i, mine in enumerate(taught) if mine is lesson]) for task, lesson in parts)
-        return [(task, rows) for task, rows in places if rows]
-
-    def _excess(self, first: int, data: Batch, costs: Tensor) -> Tensor:
-        """Costs [K, S, B] in nats of the updates from `first` on, as bits over the best possible."""
-        lessons = self._lessons(first)
-        if len(lessons) == 1:
-            return excess_bits(lessons[0][0], data, costs)
-        excess = torch.empty_like(costs, dtype=torch.float64)
-        for task, rows in lessons:
-            there = sent(torch.tensor(rows), self.device)
-            excess[:, there] = excess_bits(task, Batch(*(part[:, there] for part in data)), costs[:, there])
-        return excess
-
-    def _unjudged(self) -> list[bool]:
-        """Of which active seeds the last block belongs to a curriculum that comes to an end."""
-        taught, all_of_them = self.config.taught_updates, self.config.updates
-        return [done <= taught < all_of_them for done in self._done(self.updates)]
-
-    def _last_like(self, update: int) -> int:
-        """The end of the run of updates in which every seed learns from the same task as in this one."""
-        taught, end = self.config.taught_updates, self.config.updates
-        return update + min((taught if done < taught else end) - done for done in self._done(update))
-
-    def _data(self, seeds: list[int], span: range) -> tuple[Batch, Tensor | None]:
-        """The block's sequences and slots, from a stock of several blocks: sampling costs the same for one as for ten.
-
-        What is drawn depends on seed and update alone, so the stock changes nothing but the padding.
-        """
-        first, stocked, data, slots = self._stock
-        pupils = (seeds, self._taught(span.start))
-        if stocked != pupils or not first <= span.start < span.stop <= first + len(data.lengths):
-            if not {0, self.config.taught_updates}.isdisjoint(self._done(span.start)):
-                self._longest = STOCKED_STEPS  # other sequences begin here, and may be longer
-            sequences = len(span) * len(seeds) * self.config.batch_size
-            blocks = max(1, min(10, STOCKED_STEPS // (sequences * self._longest)))
-            end = self._last_like(span.start)
-            ahead = range(span.start, max(span.stop, min(span.start + blocks * len(span), end)))
-            first, data, slots = span.start, self._sample(seeds, ahead), self._sample_slots(seeds, ahead)
-            self._stock = (first, pupils, data, slots)
-            self._longest = data.inputs.shape[2]
-        there = slice(span.start - first, span.stop - first)
-        return Batch(*(part[there] for part in data)), None if slots is None else slots[there]
-
-    def _sample(self, seeds: list[int], updates: range) -> Batch:
-        def of(task: Task, some: list[int]) -> Batch:
-            source = stream(some, f"training/{task.name}", updates, device=self.device)
-            return task.sample(source, batch_size=self.config.batch_size)
-
-        lessons = self._lessons(updates.start)
-        if len(lessons) == 1:
-            return of(lessons[0][0], seeds)
-        parts = [(of(task, [seeds[i] for i in rows]), sent(torch.tensor(rows), self.device)) for task, rows in lessons]
-        return _side_by_side(parts)
-
-    def _sample_slots(self, seeds: list[int], updates: range) -> Tensor | None:
-        if self.config.slots is None:
-            return None
-        source = stream(seeds, "training/slots", updates, device=self.device)
-        return source.integers(self.config.batch_size, 1, *self.config.slots).squeeze(-1)  # [K, S, B]
-
     def _record(self, seeds: list[int], excess: Tensor, skipped: Tensor, weights: Tensor) -> dict[str, Any]:
         """excess [K, S, B] in bits over the best possible, skipped updates [S], the weights that came of it.
 
@@ -292,15 +208,16 @@ class Trainer:
             "skipped": skipped.tolist(),
             "rate": self.config.rate(self.updates - 1),
         }
-        unjudged = self._unjudged()
-        if any(unjudged):
-            line["curriculum"] = unjudged if self.config.attempts > 1 else True
+        done = self._done(self.updates)
+        judged = self.teacher.judged(done)
+        if not all(judged):
+            line["curriculum"] = [not mine for mine in judged] if self.config.attempts > 1 else True
         if self.config.attempts > 1:  # seeds are not where the others are
-            line["rate"] = [self.config.rate(done - 1) for done in self._done(self.updates)]
+            line["rate"] = [self.config.rate(mine - 1) for mine in done]
             line["attempt"] = self.population.attempts[self.population.index].tolist()
         self.population.record(by_seed, skipped)
-        judged = ~torch.tensor(unjudged)
-        self.population.judge(episodes, self.task.solved_bits, self.config.early_stop, weights, judged)
+        solved_bits, early_stop = self.task.solved_bits, self.config.early_stop
+        self.population.judge(episodes, solved_bits, early_stop, weights, torch.tensor(judged))
         return line
 
     @property
@@ -356,20 +273,6 @@ class Trainer:
             self.metrics = checkpoint.files["metrics.jsonl"].decode().splitlines()
         self.run.begin(self.metrics)
         return checkpoint is not None
-
-
-def _side_by_side(parts: list[tuple[Batch, Tensor]]) -> Batch:
-    """Batches [K, some of the seeds, T, B, ...] as one of all seeds, padded to the longest; with the places of each."""
-    steps = max(batch.inputs.shape[2] for batch, _ in parts)
-    seeds = sum(len(rows) for _, rows in parts)
-    first = parts[0][0]
-    whole = [part.new_zeros(len(part), seeds, steps, *part.shape[3:]) for part in first[:-1]]
-    lengths = first.lengths.new_empty(len(first.lengths), seeds, *first.lengths.shape[2:])
-    for batch, rows in parts:
-        lengths[:, rows] = batch.lengths
-        for here, there in zip(whole, batch[:-1], strict=True):
-            here[:, rows, : there.shape[2]] = there
-    return Batch(whole[0], whole[1], whole[2], lengths)
 
 
 @contextmanager
