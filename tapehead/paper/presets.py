@@ -160,14 +160,16 @@ RECALL_FEEDFORWARD = (
     | BY_NORM
     | {
         "learning_rate": 3e-4,
-        "episodes": 100_000,
+        "episodes": 80_000,
         "slots": (28, 128),
         "curriculum": {"density": [0.1, 0.9]},
         "model_options": READ_FIRST | BY_CONTENT | LEARNED_READS,
         "validation": {"items": 12},
         "validation_sequences": 1000,
         "passing_bits": 0.01,
-        "attempts": 3,
+        "attempts": 12,
+        "patience": 10_000,
+        "hopeful_bits": 1.0,
     }
 )
 NGRAMS = (
