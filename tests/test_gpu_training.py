@@ -50,6 +50,17 @@ def test_graphs_change_no_bit(clip):
     assert with_graphs.metrics == without.metrics
 
 
+def test_graphs_change_no_bit_of_seeds_at_different_places_of_their_schedules():
+    config = dataclasses.replace(CONFIG, batch_size=10, episodes=6000)
+    costs = trained(config, 2).population.recent.mean(dim=1)
+    config = dataclasses.replace(config, attempts=2, patience=2000, hopeful_bits=float(costs.median()))
+    with_graphs, without = trained(config, 5), trained(config, 5, graphs=False)
+    assert set(with_graphs.population.begun_at.tolist()) == {0, 200}
+    assert with_graphs._step._graph is not None
+    assert same(with_graphs.population.tensors(), without.population.tensors()) == []
+    assert with_graphs.metrics == without.metrics
+
+
 @pytest.mark.parametrize("batch", [1, 70])
 def test_a_seed_alone_is_the_seed_among_others(batch):
     config = dataclasses.replace(CONFIG, batch_size=batch, episodes=300 * batch)

@@ -231,3 +231,27 @@ def test_a_machine_that_stops_when_it_is_solved_is_not_validated():
         stopping = preset("repeat-copy-pulses-ntm-lstm", **changes)
         assert not stopping.validation
         assert stopping.attempts == 1
+        assert RunConfig.from_dict(stopping.to_dict()) == stopping
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "wanted"),
+    [
+        ("priority-sort-ntm-lstm", {}, (2, 240_000, 20.0)),
+        ("priority-sort-ntm-lstm", {"early_stop": True}, (2, 240_000, 20.0)),
+        ("priority-sort-ntm-lstm", {"episodes": 1_200_000}, (2, 480_000, 20.0)),  # all of it takes twice as long
+        ("priority-sort-ntm-lstm", {"episodes": 300_000}, (2, 240_000, 20.0)),
+        ("priority-sort-ntm-lstm", {"episodes": 240_000}, (1, 0, 0.0)),  # nobody could begin again
+        ("priority-sort-ntm-lstm", {"episodes": 900}, (1, 0, 0.0)),
+        ("priority-sort-ntm-lstm", {"curriculum_share": 0.5}, (1, 0, 0.0)),
+        ("priority-sort-ntm-lstm", {"attempts": 1}, (1, 0, 0.0)),
+        ("priority-sort-ntm-lstm", {"patience": 0}, (1, 0, 0.0)),
+        ("priority-sort-ntm-lstm", {"patience": 300_000, "attempts": 5}, (5, 300_000, 20.0)),
+        ("associative-recall-ntm-feedforward", {"episodes": 3000}, (1, 0, 0.0)),
+        ("associative-recall-ntm-feedforward", {"early_stop": True}, (12, 10_000, 1.0)),
+    ],
+)
+def test_attempts_and_patience_go_with_what_is_changed(name, changes, wanted):
+    config = preset(name, **changes)
+    assert (config.attempts, config.patience, config.hopeful_bits) == wanted
+    assert RunConfig.from_dict(config.to_dict()) == config

@@ -1,6 +1,7 @@
 """Machines that are validated on the way: which weights are kept, and who begins again."""
 
 import json
+import struct
 
 import pytest
 import torch
@@ -11,13 +12,16 @@ from tapehead.lab import tables
 from tapehead.lab.blocks import attempt_solved_at, blocks_of, worst_after
 from tapehead.lab.confirmation import record_of
 from tapehead.pictures import curves
+from tapehead.tasks import Batch
 from tapehead.tasks.copy import Copy
-from tapehead.training import loop
+from tapehead.training import events, loop
 from tapehead.training.checkpoint import Checkpoint
 from tapehead.training.config import WINDOW, RunConfig
 from tapehead.training.loop import Trainer
-from tapehead.training.population import ATTEMPTS, Population
+from tapehead.training.population import ATTEMPTS, Population, excess_bits
+from tapehead.training.progress import Progress
 from tapehead.training.runs import Run
+from tapehead.training.teaching import Teacher
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -277,18 +281,16 @@ def test_a_checkpoint_from_before_there_were_attempts_is_taken_up():
 
 @pytest.fixture
 def solved_by(monkeypatch):
-    """Who is solved in which attempt: solved_by({seed: attempt}); in no other attempt, and in that one at once."""
+    """Who is solved in which attempt: solved_by({seed: attempt}); in no other is it judged, and in that one at once."""
 
     def choose(attempts):
         judge = Population.judge
 
-        def judged(self, *how):
-            before = self.attempt_solved_at.clone()
-            judge(self, *how)
+        def chosen(self, *how):
             wanted = torch.tensor([attempts.get(seed, 0) for seed in self._seeds])
-            self.attempt_solved_at = torch.where(self.attempts == wanted, self.attempt_solved_at, before)
+            judge(self, *how[:-1], how[-1] & (self.attempts == wanted)[self.index])
 
-        monkeypatch.setattr(Population, "judge", judged)
+        monkeypatch.setattr(Population, "judge", chosen)
 
     return choose
 
@@ -370,7 +372,7 @@ def test_with_patience_a_seed_alone_equals_the_same_seed_among_others(solved_by)
     [
         {"episodes": 8000},  # a validation after every fourth block
         {"validation": {}},
-        {"validation": {}, "curriculum": {"blanks": 0.5}, "curriculum_share": 0.25, "patience": 1500},
+        {"validation": {}, "curriculum": {"blanks": 0.5}, "curriculum_share": 0.25, "patience": 1600, "episodes": 2000},
         {"validation": {}, "attempts": 2},
     ],
 )
@@ -457,12 +459,71 @@ def test_with_lessons_too_a_seed_alone_equals_the_same_seed_among_others(solved_
             assert torch.equal(mine, getattr(everyone.population, name)[row]), name
 
 
+def test_who_is_solved_leaves_and_who_is_hopeless_begins_again(solved_by):
+    solved_by({1: 1, 2: 3, 3: 2})
+    trainer = finished(patient(validation={}, early_stop=True))
+    assert trainer.population.attempts.tolist() == [1, 3, 2]
+    assert trainer.population.solved_at.tolist() == [WINDOW, 2 * PATIENCE + WINDOW, PATIENCE + WINDOW]
+    assert trainer.updates == 2 * PATIENCE + WINDOW
+
+
+def test_a_block_ends_where_patience_does(solved_by):
+    solved_by({})
+    trainer = Trainer(patient())
+    trainer.block(50)
+    while trainer.updates < PATIENCE:
+        trainer.block()
+    assert trainer.population.begun_at.tolist() == [PATIENCE] * 3
+
+
+def test_excess_is_over_the_optimum_of_each_seeds_own_task():
+    settings = RunConfig(
+        task="ngrams", task_options={"length": 20, "order": 4}, curriculum={"order": 2}, curriculum_share=0.5,
+        episodes=8000, attempts=2, patience=6000, seeds=(1, 2), early_stop=False
+    )  # fmt: skip
+    teacher, done = Teacher(settings, torch.device("cpu")), [0, 5000]
+    data, _ = teacher.data([1, 2], done, range(5000, 5100))
+    excess = teacher.excess(done, data, torch.ones(100, 2, 1))
+    for row, task in enumerate((teacher.lessons, teacher.task)):
+        mine = Batch(*(part[:, row : row + 1] for part in data))
+        assert torch.equal(excess[:, row : row + 1], excess_bits(task, mine, torch.ones(100, 1, 1)))
+        other = (teacher.task, teacher.lessons)[row]
+        assert not torch.equal(excess[:, row : row + 1], excess_bits(other, mine, torch.ones(100, 1, 1)))
+
+
+def test_progress_knows_who_may_begin_again(solved_by, capsys):
+    solved_by({1: 1, 2: 2})
+    trainer, progress = Trainer(patient(seeds=(1, 2), attempts=2, validation={})), Progress()
+
+    def says(updates):
+        while trainer.updates < updates:
+            trainer.block()
+        return progress._says(trainer, 0.0)
+
+    assert "attempt 1" in says(PATIENCE - 100)
+    assert "left, more if one begins again" in says(PATIENCE - 100)
+    assert trainer.expected == ATTEMPT
+    assert "attempts 1 to 2" in says(PATIENCE)
+    assert "at most" in says(PATIENCE)  # the first is past its patience, and the second has no attempt left
+    assert trainer.expected == PATIENCE + ATTEMPT
+
+
+def test_tensorboard_has_a_rate_for_every_seed(solved_by):
+    solved_by({1: 1})
+    trainer = finished(patient(seeds=(1, 2), attempts=2))
+    line = json.loads(trainer.metrics[PATIENCE // 100])
+    assert line["rate"][0] != line["rate"][1]
+    written = events._line(trainer.metrics[PATIENCE // 100])
+    for seed, rate in zip(line["seeds"], line["rate"], strict=True):
+        assert b"rate/seed-%d" % seed + struct.pack("<Bf", 2 << 3 | 5, rate) in written
+
+
 def test_who_is_near_enough_is_not_hopeless(monkeypatch):
     monkeypatch.setattr(Copy, "solved_bits", 0.0)
-    trainer, record = Trainer(patient(validation={}, attempts=2)), Population.begin_again
+    trainer, begin_again = Trainer(patient(validation={}, attempts=2)), Population.begin_again
     means = []
     monkeypatch.setattr(
-        Population, "begin_again", lambda self, *who: means.append(self.recent.mean(dim=1)) or record(self, *who)
+        Population, "begin_again", lambda self, *who: means.append(self.recent.mean(dim=1)) or begin_again(self, *who)
     )
     for _ in range(PATIENCE // 100):
         trainer.block()
@@ -507,9 +568,13 @@ def test_the_record_and_the_picture_know_each_seeds_own_attempts(solved_by):
     [
         ({"patience": -1}, "patience is -1"),
         ({"patience": 1000, "attempts": 1}, "with one attempt nobody begins again"),
-        ({"patience": 900}, "judged is after 1,000 episodes"),
-        ({"patience": 1500, "curriculum": {"blanks": 0.5}, "curriculum_share": 0.5}, "judged is after 1,600 episodes"),
+        ({"patience": 900}, "must lie in 1,000 to 1,100"),
+        ({"patience": 1101}, "must lie in 1,000 to 1,100"),
+        ({"patience": 1200}, "must lie in 1,000 to 1,100"),
+        ({"patience": 500, "episodes": 900}, "nothing for so short attempts"),
+        ({"patience": 1500, "curriculum": {"blanks": 0.5}, "curriculum_share": 0.5}, "nothing for so short attempts"),
         ({"patience": 1000, "hopeful_bits": float("nan")}, "hopeful_bits is nan"),
+        ({"hopeful_bits": 1.0}, "without patience nobody looks"),
         ({"validation": {}}, "attempts is 3, but without validation"),
         ({"early_stop": True}, "validation or early_stop"),
         ({"attempts": 0}, "attempts is 0"),

@@ -190,7 +190,7 @@ def finish(trainer: Trainer, seconds: float) -> dict[str, Any]:
 def _kept(trainer: Trainer) -> dict[str, Any]:
     """How often seeds began, where they may more than once, and by what the weights delivered were chosen."""
     population, config = trainer.population, trainer.config
-    attempts = {"attempts": population.attempts.tolist()} if config.validation or config.attempts > 1 else {}
+    attempts = {"attempts": population.attempts.tolist()} if config.counts_attempts else {}
     if not config.validation:
         return attempts | {"best_window_bits": [_finite(x) for x in population.kept_cost.tolist()]}
     costs = population.validation_cost

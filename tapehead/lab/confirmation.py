@@ -125,7 +125,7 @@ def _worst(blocks: list[Block], solved_at: int) -> float | None:
 def _kept(trainer: Trainer, s: int) -> dict[str, Any]:
     """How often one machine began, where it may more than once, and by what its weights were chosen."""
     population, config = trainer.population, trainer.config
-    attempts = {"attempts": int(population.attempts[s])} if config.validation or config.attempts > 1 else {}
+    attempts = {"attempts": int(population.attempts[s])} if config.counts_attempts else {}
     if config.validation:
         return attempts | {"validation_bits": _finite(float(population.validation_cost[s]))}
     return attempts | {"best_window_bits": _finite(float(population.kept_cost[s]))}

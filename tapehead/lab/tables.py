@@ -21,18 +21,18 @@ LEARNING = """
 ## Learning
 
 Solved: the mean cost of the last 1,000 training episodes fell under the task's threshold; where a recipe has a
-curriculum that does not end, they are its sequences. Episodes and seconds are
-medians of the solved machines, with quartiles. Seconds to solve are not those of a machine that trains alone: they are
-the wall seconds of the whole run, divided by the episodes of all its seeds (seeds x episodes), times the episodes to
-solve. Worst after solving: the highest mean of at least 1,000 consecutive episodes (whole blocks, finite costs) from
-then on, of any machine; the weights delivered are those at the lowest.
+curriculum that does not end, they are its sequences. Episodes and seconds are medians of the solved machines, with
+quartiles. Seconds to solve are not those of a machine that trains alone: they are the wall seconds of the whole run,
+divided by the episodes of all its seeds and attempts, times the episodes to solve. Worst after solving: the highest
+mean of at least 1,000 consecutive episodes (whole blocks, finite costs) from then on, of any machine; the weights
+delivered are those at the lowest.
 
 Attempts: some recipes validate the machines that are solved, at sizes beyond training and on sequences that are neither
-learned from nor scored here (which sizes is in the record, under `config`). The weights delivered are then those of
-the lowest cost there, and a machine that has not passed by the end of an attempt begins again with other weights; with
-`patience`, a machine that is not solved after so many episodes does so at once. Episodes to solve are those of the
-machine delivered and all of the attempts before it; the seconds hold what validation took, too; the worst after solving
-is of the attempt that was delivered.
+learned from nor scored here (which sizes is in the record, under `config`). The weights delivered are then those of the
+lowest cost there, and a machine that has not passed by the end of an attempt begins again with other weights; with
+`patience`, a machine that after so many episodes is neither solved nor under `hopeful_bits` does so at once. Episodes
+to solve are those of the machine delivered and all of the attempts before it; the seconds hold what validation took,
+too; the worst after solving is of the attempt that was delivered.
 
 """
 

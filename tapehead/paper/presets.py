@@ -259,7 +259,7 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
     changes = dict(changes)
     # a machine that stops when it is solved, or before anyone can tell, is not validated
     if changes.get("early_stop") or changes.get("episodes", WINDOW) < WINDOW:
-        settings |= {"validation": {}, "attempts": 1, "patience": 0}
+        settings["validation"] = {}
     settings["model_options"] = settings["model_options"] | changes.pop("model_options", {})
     own = changes.pop("task_options", {})
     settings["task_options"] = settings["task_options"] | own
@@ -272,4 +272,27 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
     tape = settings["model_options"].get("memory_slots")
     if "slots" in settings and isinstance(tape, int) and tape > 0:  # a recipe's slots, on the tape asked for
         settings["slots"] = tuple(min(end, tape) for end in settings["slots"])
-    return RunConfig(**settings | changes)
+    return RunConfig(**_with_attempts(settings, changes))
+
+
+def _with_attempts(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A recipe's settings with changes of them; of its validation, patience and attempts, what still makes sense."""
+    whole = settings | changes
+    if not whole.get("validation"):
+        whole = _without(whole, changes, "validation_sequences", "passing_bits")
+        if "patience" not in whole:
+            whole = _without(whole, changes, "attempts")
+    if "patience" not in settings:
+        return whole
+    if "patience" not in changes:
+        longer = max(1.0, whole["episodes"] / settings["episodes"])  # rates, and lessons that end, go on longer too
+        whole["patience"] = round(settings["patience"] * longer)
+        plain = RunConfig(**whole | {"attempts": 1, "patience": 0, "hopeful_bits": 0.0})
+        if changes.get("attempts") == 1 or whole["patience"] not in plain.fitting_patience:
+            whole["patience"] = 0
+    return whole if whole["patience"] else _without(whole, changes, "hopeful_bits", "attempts")
+
+
+def _without(settings: dict[str, Any], changes: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Settings without some of the recipe's, unless they were asked for."""
+    return {name: value for name, value in settings.items() if name in changes or name not in names}

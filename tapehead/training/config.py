@@ -39,7 +39,8 @@ class RunConfig:
     """Which preset the settings came from; a label."""
     seeds: tuple[int, ...] = (0,)
     episodes: int = 20_000
-    """Training sequences for each seed; of one attempt, where it may have several."""
+    """Training sequences for each seed; of one attempt, where it may have several. Whole updates, and with `patience`
+    whole blocks of them."""
     batch_size: int = 1
     optimiser: Optimiser = "graves"
     learning_rate: float = 1e-4
@@ -67,12 +68,12 @@ class RunConfig:
     passing_bits: float = 0.01
     """A validation cost under this passes."""
     attempts: int = 1
-    """How often a seed may begin: one that has not passed at the end of an attempt begins again, with other weights."""
+    """How often a seed may begin. It begins again, with other weights, at the end of an attempt whose machine has not
+    passed its validation, or when `patience` is over."""
     patience: int = 0
-    """Episodes, in whole blocks of updates, after which a seed that is hopeless begins again at once, if it has an
-    attempt left; 0 waits for the end of the attempt. Hopeless is who has not been solved."""
+    """Episodes of an attempt, in whole blocks of updates, after which a seed begins again at once if it is hopeless:
+    neither solved by then, nor its last 1,000 episodes under `hopeful_bits` on average. 0: nobody looks."""
     hopeful_bits: float = 0.0
-    """Nor is a seed hopeless whose last 1,000 episodes then cost less than this on average."""
     backend: str = "auto"
     device: str = "cpu"
 
@@ -119,13 +120,18 @@ class RunConfig:
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise ValueError(f"{name} is {value}, but it must be 0 (none) or more.")
+        if self.hopeful_bits and not self.patience:
+            raise ValueError(f"hopeful_bits is {self.hopeful_bits}, but without patience nobody looks.")
         if self.patience and self.attempts == 1:
             raise ValueError(f"patience is {self.patience}, but with one attempt nobody begins again.")
-        unjudged = self.taught_updates * self.batch_size if self.taught_updates < self.updates else 0
-        if 0 < self.patience < unjudged + WINDOW:
+        fitting = self.fitting_patience
+        if self.patience and self.patience not in fitting:
+            says = (
+                f"must lie in {fitting.start:,} to {fitting[-1]:,}" if fitting else "is nothing for so short attempts"
+            )
             raise ValueError(
-                f"patience is {self.patience}, but the first time that seeds are judged is after {unjudged + WINDOW:,} "
-                f"episodes: by {WINDOW:,} at a time, and not in a curriculum that ends."
+                f"patience is {self.patience}, but it {says}: seeds are judged by {WINDOW:,} episodes, not in a "
+                "curriculum that ends, and at least a block of updates before the end."
             )
 
     @property
@@ -135,8 +141,19 @@ class RunConfig:
 
     @property
     def patient_updates(self) -> int:
-        """After how many updates of an attempt a seed has to be solved; 0 if nobody looks."""
+        """After how many updates of an attempt a seed that is hopeless begins again; 0 if nobody looks."""
         return _blocks(self.patience, self.batch_size)
+
+    @property
+    def fitting_patience(self) -> range:
+        """What patience may be: when seeds can be judged, and before the last block."""
+        unjudged = self.taught_updates if self.taught_updates < self.updates else 0
+        return range(unjudged * self.batch_size + WINDOW, (self.updates - BLOCK) * self.batch_size + 1)
+
+    @property
+    def counts_attempts(self) -> bool:
+        """Whether it is worth saying in which attempt a seed is."""
+        return bool(self.validation) or self.attempts > 1
 
     @property
     def all_updates(self) -> int:
@@ -170,8 +187,8 @@ class RunConfig:
         if not self.validation:
             none |= {name: getattr(self, name) for name in ("validation", "validation_sequences", "passing_bits")}
         if not self.patience:
-            none |= {name: getattr(self, name) for name in ("patience", "hopeful_bits")}
-        if self.attempts == 1 and not self.validation:
+            none |= {"patience": 0, "hopeful_bits": 0.0}
+        if not self.counts_attempts:
             none["attempts"] = 1
         return {
             name: value for name, value in dataclasses.asdict(self).items() if name not in none or value != none[name]

@@ -126,8 +126,9 @@ class Trainer:
 
     def _launch(self, first: int, updates: int = BLOCK) -> "_Launched":
         """Ask for the updates from `first` on, and for what is to be recorded of them."""
-        done = self._done(first)
-        span = range(first, first + min(updates, self.teacher.unchanged(done)))
+        done, patient = self._done(first), self.config.patient_updates
+        turns = [patient - mine for mine in done if mine < patient]
+        span = range(first, first + min(updates, self.teacher.unchanged(done), *turns))
         seeds = [self.config.seeds[i] for i in self.population.index.tolist()]
         data, slots = self.teacher.data(seeds, done, span)  # [K, S, ...]
         before = self.population.snapshot()
@@ -167,7 +168,7 @@ class Trainer:
         return sent(torch.tensor([of[mine] for mine in done], dtype=parameters.dtype).T.contiguous(), self.device)
 
     def _end_attempts(self) -> None:
-        """Who is through with its attempt leaves, or begins again if it has not passed; so does who is hopeless."""
+        """Who is hopeless begins again, and who has not passed at the end of an attempt; the others leave there."""
         population, config = self.population, self.config
         done, index = torch.tensor(self._done(self.updates)), population.index
         over = done == config.updates
@@ -226,6 +227,14 @@ class Trainer:
         population = self.population
         under_way = population.begun_at[population.index]
         return int(under_way.max()) + self.config.updates if len(under_way) else self.updates
+
+    @property
+    def may_begin_again(self) -> bool:
+        """Whether a seed still can."""
+        config, population = self.config, self.population
+        left = (population.attempts[population.index] < config.attempts).tolist()
+        looks = (bool(config.validation) or done < config.patient_updates for done in self._done(self.updates))
+        return any(may and looked for may, looked in zip(left, looks, strict=True))
 
     @property
     def finished(self) -> bool:

@@ -66,12 +66,12 @@ class Progress:
         parts.append(f"{pace * max(1, int(population.active.sum())):,.0f} episodes/s")
         if seeds > 1:
             parts.append(f"{int((population.solved_at >= 0).sum())} of {seeds} seeds solved")
-        again = trainer.config.attempts > 1
-        if again:
+        if trainer.config.attempts > 1:
             attempts = population.attempts[there]
             first, last = int(attempts.min()), int(attempts.max())
             parts.append(f"attempt {first}" if first == last else f"attempts {first} to {last}")
         if not trainer.finished:
+            again = trainer.may_begin_again
             parts.append(
                 f"{_duration(left)} left, more if one begins again" if again else f"at most {_duration(left)} left"
             )

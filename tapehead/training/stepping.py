@@ -16,7 +16,7 @@ from tapehead.training.population import EVERYONE, Population
 REPLAYED = 50
 """Updates in one graph: enough that a launch costs nothing, few enough that a capture costs little."""
 
-PATIENCE = 2
+CAPTURED_AFTER = 2
 """How often so many updates of one shape run one by one before they are captured: for one block."""
 
 ALIGNED = 4
@@ -53,8 +53,8 @@ class Replaying:
     """A stepper for the GPU backend: REPLAYED updates at a time as one graph, to the same bits.
 
     A graph holds for one set of active seeds and one shape of data. A capture takes time of its own (not measured), so
-    only what has come `PATIENCE` times is captured: a population whose seeds leave in every block is not. The first
-    updates run one by one in any case, which compiles their kernels.
+    only what has come `CAPTURED_AFTER` times is captured: a population whose seeds leave in every block is not. The
+    first updates run one by one in any case, which compiles their kernels.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Replaying:
 
     def _replayed(self, population: Population, data: Batch, slots: Tensor | None, rates: Tensor) -> Costs:
         self._seen += 1
-        if self._seen <= PATIENCE:
+        if self._seen <= CAPTURED_AFTER:
             return one_by_one(population, data, slots, rates)
         if self._graph is None:
             self._graph = _Graph(population, data, slots)
