@@ -673,3 +673,14 @@ def test_a_size_that_is_none_is_one_sentence(tmp_path, capsys):
     assert train(tmp_path / "run", "--validation", "lenght", 5) == 2
     assert "Did you mean 'length'? Valid: length." in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_the_pace_is_that_of_now(solved_by):
+    solved_by({})
+    trainer, progress = Trainer(patient()), Progress()
+    progress._marks.append((0.0, 0))
+    for second in (100, 101, 140):  # one update a second, then a hundred, then two and a half
+        trainer.block()
+        said = progress._says(trainer, float(second))
+    assert trainer.updates == 300
+    assert "8 episodes/s" in said  # of three seeds: 100 updates in the last 39 seconds

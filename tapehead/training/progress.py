@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from tapehead.training.loop import Trainer
 
 LINE_SECONDS = 5.0
+PACE_SECONDS = 30.0
+"""Over which the pace is measured: it changes when seeds leave."""
 
 
 class Progress:
@@ -21,8 +24,8 @@ class Progress:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._bar: Bar | None = None
-        self._started_at = self._shown_at = time.monotonic()
-        self._first: int | None = None
+        self._shown_at = time.monotonic()
+        self._marks: deque[tuple[float, int]] = deque()  # when how many updates were done
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -38,8 +41,8 @@ class Progress:
 
     def start(self, trainer: "Trainer") -> None:
         """Begin to count, after whatever was restored."""
-        self._started_at = self._shown_at = time.monotonic()
-        self._first = trainer.updates
+        self._shown_at = time.monotonic()
+        self._marks = deque([(self._shown_at, trainer.updates)])
 
     def show(self, trainer: "Trainer") -> None:
         """After a block."""
@@ -55,8 +58,11 @@ class Progress:
 
     def _says(self, trainer: "Trainer", now: float) -> str:
         population = trainer.population
-        done = trainer.updates - (self._first or 0)
-        pace = done * trainer.config.batch_size / max(now - self._started_at, 1e-9)  # of one seed
+        self._marks.append((now, trainer.updates))
+        while len(self._marks) > 2 and self._marks[1][0] <= now - PACE_SECONDS:
+            self._marks.popleft()
+        since, before = self._marks[0]
+        pace = (trainer.updates - before) * trainer.config.batch_size / max(now - since, 1e-9)  # of one seed
         left = (trainer.expected - trainer.updates) * trainer.config.batch_size / max(pace, 1e-9)
         seeds = len(trainer.config.seeds)
         there = population.index if len(population.index) else slice(None)  # those who left have nothing new to say
