@@ -3,8 +3,8 @@
     python docs/draw_sorting.py
 
 It is a selection sort: items go to the tape as they come, the read heads find the highest priority by content, and a
-write head crosses off what was just read. Every item also goes to slot 0, over the one before, and there the last one is
-read.
+write head crosses off what was just read. Every item also goes to slot 0, over the one before, and there the last one
+is read.
 """
 
 from pathlib import Path
