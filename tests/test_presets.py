@@ -247,7 +247,13 @@ def test_a_machine_that_stops_when_it_is_solved_is_not_validated():
         ("priority-sort-ntm-lstm", {"attempts": 1}, (1, 0, 0.0)),
         ("priority-sort-ntm-lstm", {"patience": 0}, (1, 0, 0.0)),
         ("priority-sort-ntm-lstm", {"patience": 300_000, "attempts": 5}, (5, 300_000, 20.0)),
-        ("associative-recall-ntm-feedforward", {"episodes": 3000}, (1, 0, 0.0)),
+        ("priority-sort-ntm-lstm", {"episodes": 480_006, "curriculum_share": 0.4978}, (1, 0, 0.0)),
+        ("associative-recall-ntm-feedforward", {"episodes": 160_000}, (12, 10_000, 1.0)),
+        ("associative-recall-ntm-feedforward", {"episodes": 10_050}, (12, 10_000, 1.0)),  # an attempt is 10,100
+        ("associative-recall-ntm-feedforward", {"episodes": 10_000}, (1, 0, 0.0)),
+        ("associative-recall-ntm-feedforward", {"patience": 0}, (12, 0, 0.0)),  # its validation says who begins again
+        ("repeat-copy-pulses-ntm-lstm", {"patience": 0, "early_stop": True}, (1, 0, 0.0)),
+        ("repeat-copy-pulses-ntm-lstm", {"episodes": 3000}, (3, 0, 0.0)),
         ("associative-recall-ntm-feedforward", {"early_stop": True}, (12, 10_000, 1.0)),
     ],
 )

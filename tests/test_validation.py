@@ -190,7 +190,7 @@ def test_every_attempt_has_its_own_rates_lessons_and_data():
     first = trainer.teacher.sample([0], [0], range(10))
     for _ in range(12):
         trainer.block()
-    again = trainer.teacher.sample([0], [0], range(ATTEMPT, ATTEMPT + 10))
+    again = trainer.teacher.sample([0], trainer._done(ATTEMPT), range(ATTEMPT, ATTEMPT + 10))
     assert first.inputs.shape != again.inputs.shape or not torch.equal(first.inputs, again.inputs)
     while not trainer.finished:
         trainer.block()
@@ -435,8 +435,11 @@ def test_every_seed_has_the_lessons_of_its_own_attempt(solved_by, monkeypatch):
         return step(batch, slots, rates, group)
 
     monkeypatch.setattr(trainer.population, "step", noted)
+    places, excess = [], trainer.teacher.excess
+    monkeypatch.setattr(trainer.teacher, "excess", lambda done, *rest: places.append(done) or excess(done, *rest))
     for _ in range(3):
         trainer.block()
+    assert places == [[1700, 0], [1800, 100], [1900, 200]]
     ones, lengths = (list(zip(*part, strict=True)) for part in zip(*seen, strict=True))  # of each seed
     assert [any(of_seed) for of_seed in ones] == [True, False]  # the second has zeros
     assert [len(set(of_seed)) for of_seed in lengths] == [3, 1]  # of one length
@@ -506,6 +509,22 @@ def test_progress_knows_who_may_begin_again(solved_by, capsys):
     assert "attempts 1 to 2" in says(PATIENCE)
     assert "at most" in says(PATIENCE)  # the first is past its patience, and the second has no attempt left
     assert trainer.expected == PATIENCE + ATTEMPT
+
+
+def test_who_has_passed_or_is_solved_does_not_begin_again(script, solved_by):
+    costs, _ = script
+    solved_by({1: 1, 2: 1})
+    trainer, may = Trainer(patient(seeds=(1, 2), attempts=2, passing_bits=0.01)), []
+    costs += [[0.5, 0.5], [0.5, 0.001], [0.001, 0.001]]
+    while not trainer.finished:
+        trainer.block()
+        may.append(trainer.may_begin_again)
+    assert may == [True] * 11 + [False]
+    trainer = Trainer(patient(seeds=(1, 2), attempts=2, validation={}))
+    for _ in range(10):
+        assert trainer.may_begin_again
+        trainer.block()
+    assert not trainer.may_begin_again
 
 
 def test_tensorboard_has_a_rate_for_every_seed(solved_by):

@@ -8,7 +8,7 @@ the paper's in both.
 import dataclasses
 from typing import Any, Literal, get_args
 
-from tapehead.training.config import WINDOW, RunConfig
+from tapehead.training.config import BLOCK, WINDOW, RunConfig
 from tapehead.words import unknown
 
 Recipe = Literal["sure", "paper"]
@@ -276,21 +276,30 @@ def preset(name: str, recipe: Recipe = "sure", **changes: Any) -> RunConfig:
 
 
 def _with_attempts(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """A recipe's settings with changes of them; of its validation, patience and attempts, what still makes sense."""
+    """A recipe's settings with changes of them; of its validation, patience and attempts, what still makes sense.
+
+    An attempt that is too short for the recipe's patience is the only one.
+    """
     whole = settings | changes
+    if "patience" in settings and "patience" not in changes:
+        whole["patience"] = _patience(settings, whole)
+        if not whole["patience"]:
+            whole = _without(whole, changes, "attempts")
     if not whole.get("validation"):
         whole = _without(whole, changes, "validation_sequences", "passing_bits")
-        if "patience" not in whole:
-            whole = _without(whole, changes, "attempts")
-    if "patience" not in settings:
-        return whole
-    if "patience" not in changes:
-        longer = max(1.0, whole["episodes"] / settings["episodes"])  # rates, and lessons that end, go on longer too
-        whole["patience"] = round(settings["patience"] * longer)
-        plain = RunConfig(**whole | {"attempts": 1, "patience": 0, "hopeful_bits": 0.0})
-        if changes.get("attempts") == 1 or whole["patience"] not in plain.fitting_patience:
-            whole["patience"] = 0
-    return whole if whole["patience"] else _without(whole, changes, "hopeful_bits", "attempts")
+    if not whole.get("patience"):
+        whole = _without(whole, changes, "hopeful_bits", *([] if whole.get("validation") else ["attempts"]))
+    return whole
+
+
+def _patience(settings: dict[str, Any], whole: dict[str, Any]) -> int:
+    """A recipe's patience in a run with changes, or 0 if it does not fit there."""
+    longer = whole["episodes"] / settings["episodes"] if whole.get("curriculum_share", 1) < 1 else 1
+    patience = round(settings["patience"] * max(1, longer))  # lessons that end go on longer in a longer run
+    block = BLOCK * whole.get("batch_size", 1)
+    blocks = {"episodes": -(-whole["episodes"] // block) * block}
+    plain = RunConfig(**whole | blocks | {"attempts": 1, "patience": 0, "hopeful_bits": 0.0})
+    return patience if whole["attempts"] > 1 and patience in plain.fitting_patience else 0
 
 
 def _without(settings: dict[str, Any], changes: dict[str, Any], *names: str) -> dict[str, Any]:

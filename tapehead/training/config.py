@@ -72,8 +72,9 @@ class RunConfig:
     passed its validation, or when `patience` is over."""
     patience: int = 0
     """Episodes of an attempt, in whole blocks of updates, after which a seed begins again at once if it is hopeless:
-    neither solved by then, nor its last 1,000 episodes under `hopeful_bits` on average. 0: nobody looks."""
+    neither solved by then, nor near it. 0: nobody looks."""
     hopeful_bits: float = 0.0
+    """Near it is a seed whose last 1,000 episodes cost less than this on average."""
     backend: str = "auto"
     device: str = "cpu"
 

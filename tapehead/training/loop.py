@@ -230,11 +230,13 @@ class Trainer:
 
     @property
     def may_begin_again(self) -> bool:
-        """Whether a seed still can."""
+        """Whether a seed still can: one that has an attempt left, and has not passed or is not solved yet."""
         config, population = self.config, self.population
-        left = (population.attempts[population.index] < config.attempts).tolist()
-        looks = (bool(config.validation) or done < config.patient_updates for done in self._done(self.updates))
-        return any(may and looked for may, looked in zip(left, looks, strict=True))
+        index, done = population.index, torch.tensor(self._done(self.updates))
+        left = population.attempts[index] < config.attempts
+        fails = (population.validation_cost[index] >= config.passing_bits) & bool(config.validation)
+        late = (done < config.patient_updates) & (population.attempt_solved_at[index] < 0)
+        return bool((left & (fails | late)).any())
 
     @property
     def finished(self) -> bool:
