@@ -261,3 +261,9 @@ def test_attempts_and_patience_go_with_what_is_changed(name, changes, wanted):
     config = preset(name, **changes)
     assert (config.attempts, config.patience, config.hopeful_bits) == wanted
     assert RunConfig.from_dict(config.to_dict()) == config
+
+
+def test_a_wrong_setting_of_a_recipe_with_patience_is_one_sentence():
+    for changes in ({"batch_size": 0}, {"episodes": 0}, {"attempts": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(changes))} is 0, but it must be at least 1"):
+            preset("priority-sort-ntm-lstm", **changes)

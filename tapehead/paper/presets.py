@@ -296,9 +296,9 @@ def _patience(settings: dict[str, Any], whole: dict[str, Any]) -> int:
     """A recipe's patience in a run with changes, or 0 if it does not fit there."""
     longer = whole["episodes"] / settings["episodes"] if whole.get("curriculum_share", 1) < 1 else 1
     patience = round(settings["patience"] * max(1, longer))  # lessons that end go on longer in a longer run
-    block = BLOCK * whole.get("batch_size", 1)
-    blocks = {"episodes": -(-whole["episodes"] // block) * block}
-    plain = RunConfig(**whole | blocks | {"attempts": 1, "patience": 0, "hopeful_bits": 0.0})
+    plain = RunConfig(**whole | {"attempts": 1, "patience": 0, "hopeful_bits": 0.0})
+    block = BLOCK * plain.batch_size
+    plain = dataclasses.replace(plain, episodes=-(-plain.episodes // block) * block)
     return patience if whole["attempts"] > 1 and patience in plain.fitting_patience else 0
 
 
