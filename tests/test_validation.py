@@ -76,6 +76,34 @@ def finished(settings):
     return trainer
 
 
+def assert_same(ours, theirs):
+    """Two trainers, to the bit."""
+    mine, others = ours.population.tensors(), theirs.population.tensors()
+    assert [name for name in mine if not torch.equal(mine[name], others[name])] == []
+    assert ours.metrics == theirs.metrics
+
+
+def assert_same_seed(alone, everyone, row):
+    """What a trainer of one seed has, and one of several has of the same."""
+    for name in ("kept", "kept_cost", "solved_at", "attempts", "begun_at", "recent"):
+        assert torch.equal(getattr(alone.population, name)[0], getattr(everyone.population, name)[row]), name
+
+
+def resumes_to_the_bit(settings, folder, blocks):
+    """A run that is broken off after so many blocks and taken up again is the run that was not."""
+    first = Trainer(settings, Run(folder, settings))
+    for _ in range(blocks):
+        first.block()
+    first.save()
+    first.run.close()
+    second = Trainer(settings, Run(folder, settings))
+    assert second.restore()
+    while not second.finished:
+        second.block()
+    second.run.close()
+    assert_same(second, finished(settings))
+
+
 def test_the_weights_of_the_lowest_validation_cost_are_kept(script):
     costs, seen = script
     costs += [[5.0, 0.2], [4.0, 0.3], [4.5, float("nan")]]
@@ -213,9 +241,7 @@ def test_a_seed_alone_equals_the_same_seed_among_others():
     everyone = finished(config(seeds=(5, 6, 7), passing_bits=13.0))
     for row, seed in enumerate((5, 6, 7)):
         alone = finished(config(seeds=(seed,), passing_bits=13.0))
-        for name in ("kept", "kept_cost", "solved_at", "attempts"):
-            mine = getattr(alone.population, name)[0]
-            assert torch.equal(mine, getattr(everyone.population, name)[row]), name
+        assert_same_seed(alone, everyone, row)
     assert everyone.population.attempts.tolist() == [3, 1, 1]  # some pass, and some do not
 
 
@@ -227,27 +253,13 @@ def test_walking_ahead_is_block_after_block():
     walked.asynchronous = True
     whole = list(walked.walk())
     assert whole[:4] == [False, True, False, True]
-    ours, theirs = walked.population.tensors(), plain.population.tensors()
-    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
-    assert walked.metrics == plain.metrics
+    assert_same(walked, plain)
 
 
 @pytest.mark.parametrize("blocks", [11, 12, 13, 25])
 def test_resumed_around_the_end_of_an_attempt_it_ends_in_the_same_bits(tmp_path, blocks):
     settings = config(seeds=(5, 6, 7), passing_bits=13.0)
-    whole, first = finished(settings), Trainer(settings, Run(tmp_path / "run", settings))
-    for _ in range(blocks):
-        first.block()
-    first.save()
-    first.run.close()
-    second = Trainer(settings, Run(tmp_path / "run", settings))
-    assert second.restore()
-    while not second.finished:
-        second.block()
-    ours, theirs = second.population.tensors(), whole.population.tensors()
-    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
-    assert second.metrics == whole.metrics
-    second.run.close()
+    resumes_to_the_bit(settings, tmp_path / "run", blocks)
 
 
 def test_a_checkpoint_of_seeds_that_began_together_is_taken_up(tmp_path):
@@ -362,9 +374,7 @@ def test_with_patience_a_seed_alone_equals_the_same_seed_among_others(solved_by)
     assert everyone.population.begun_at.tolist() == [2 * PATIENCE, 0, PATIENCE]  # whole blocks of updates
     for row, seed in enumerate((5, 6, 7)):
         alone = finished(patient(seeds=(seed,), **settings))
-        for name in ("kept", "kept_cost", "solved_at", "attempts", "begun_at", "recent"):
-            mine = getattr(alone.population, name)[0]
-            assert torch.equal(mine, getattr(everyone.population, name)[row]), name
+        assert_same_seed(alone, everyone, row)
 
 
 @pytest.mark.parametrize(
@@ -383,9 +393,7 @@ def test_with_patience_walking_ahead_is_block_after_block(solved_by, changes):
     walked.asynchronous = True
     whole = list(walked.walk())
     assert 0 < sum(whole) < len(whole)
-    ours, theirs = walked.population.tensors(), plain.population.tensors()
-    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
-    assert walked.metrics == plain.metrics
+    assert_same(walked, plain)
 
 
 TAUGHT = {
@@ -404,19 +412,7 @@ TAUGHT = {
 def test_with_patience_a_resumed_run_ends_in_the_same_bits(tmp_path, solved_by, blocks, changes):
     solved_by({5: 3, 6: 1, 7: 2})
     settings = patient(seeds=(5, 6, 7), **changes)
-    whole, first = finished(settings), Trainer(settings, Run(tmp_path / "run", settings))
-    for _ in range(blocks):
-        first.block()
-    first.save()
-    first.run.close()
-    second = Trainer(settings, Run(tmp_path / "run", settings))
-    assert second.restore()
-    while not second.finished:
-        second.block()
-    ours, theirs = second.population.tensors(), whole.population.tensors()
-    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
-    assert second.metrics == whole.metrics
-    second.run.close()
+    resumes_to_the_bit(settings, tmp_path / "run", blocks)
 
 
 def test_every_seed_has_the_lessons_of_its_own_attempt(solved_by, monkeypatch):
@@ -457,9 +453,7 @@ def test_with_lessons_too_a_seed_alone_equals_the_same_seed_among_others(solved_
     everyone = finished(patient(seeds=(5, 6, 7), **TAUGHT))
     for row, seed in enumerate((5, 6, 7)):
         alone = finished(patient(seeds=(seed,), **TAUGHT))
-        for name in ("kept", "kept_cost", "solved_at", "attempts", "begun_at", "recent"):
-            mine = getattr(alone.population, name)[0]
-            assert torch.equal(mine, getattr(everyone.population, name)[row]), name
+        assert_same_seed(alone, everyone, row)
 
 
 def test_who_is_solved_leaves_and_who_is_hopeless_begins_again(solved_by):
@@ -494,7 +488,7 @@ def test_excess_is_over_the_optimum_of_each_seeds_own_task():
         assert not torch.equal(excess[:, row : row + 1], excess_bits(other, mine, torch.ones(100, 1, 1)))
 
 
-def test_progress_knows_who_may_begin_again(solved_by, capsys):
+def test_progress_knows_who_may_begin_again(solved_by):
     solved_by({1: 1, 2: 2})
     trainer, progress = Trainer(patient(seeds=(1, 2), attempts=2, validation={})), Progress()
 
