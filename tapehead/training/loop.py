@@ -104,7 +104,7 @@ class Trainer:
         """Block after block, to `end` updates or the end of the run; a GPU works on the next while one is recorded.
 
         Yields after each, and says whether the state is that of its end, so that it can be saved: it is where `hold`
-        asked for that, where seeds may leave, where they are validated, and at the end.
+        asked for that, where seeds may leave or begin again, where they are validated, and at the end.
         """
         config = self.config
         end = config.all_updates if end is None else min(end, config.all_updates)
@@ -115,7 +115,7 @@ class Trainer:
                 if launched is None:
                     launched = self._launch(self.updates, min(BLOCK, end - self.updates))
                 following = launched.span.stop
-                leaving = config.early_stop or any(self._turns_at(done) for done in self._done(following))
+                leaving = config.early_stop or any(self._turns_at(done) for done in set(self._done(following)))
                 if not (hold() or leaving or following >= end or not self.asynchronous):
                     ahead = self._launch(following, min(BLOCK, end - following))
                 self._settle(launched, ahead)

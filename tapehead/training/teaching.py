@@ -40,15 +40,18 @@ class Teacher:
 
     def taught(self, done: list[int]) -> list[bool]:
         """Who learns from the curriculum in the next update."""
-        return [mine < self.config.taught_updates for mine in done]
+        taught = self.config.taught_updates
+        return [mine < taught for mine in done]
 
     def judged(self, done: list[int]) -> list[bool]:
         """Whose last update counts: those of a curriculum that comes to an end do not."""
-        return [not mine <= self.config.taught_updates < self.config.updates for mine in done]
+        taught, end = self.config.taught_updates, self.config.updates
+        return [not mine <= taught < end for mine in done]
 
     def ended(self, done: list[int]) -> list[bool]:
         """Whose curriculum was over just now."""
-        return [0 < mine == self.config.taught_updates for mine in done]
+        taught = self.config.taught_updates
+        return [0 < mine == taught for mine in done]
 
     def unchanged(self, done: list[int]) -> int:
         """For how many updates every seed learns from the same task as in the next one."""
