@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, arg, subcommand
 
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 
 DESCRIPTION = "Neural Turing Machines: train them, measure them, look at them. Start with: tapehead train copy"
 

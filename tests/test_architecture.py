@@ -104,7 +104,7 @@ def test_an_arrow_that_points_back_is_found(source):
     "source",
     [
         "from tapehead import equations",
-        "from tapehead.words import unknown",
+        "from tapehead.suggest import unknown",
         "from tapehead.kernels.update import cpu",
         "import tapehead, torch",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tapehead.models import make_model",

@@ -70,7 +70,7 @@ def draw(curves: dict[str, list[Point]], backend: str, folder: Path, name: str) 
     from matplotlib.figure import Figure
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
-    from tapehead.pictures import style
+    from tapehead.figures import style
 
     with style.look():
         figure = Figure(figsize=(style.WIDTH, 2.4), layout="constrained")

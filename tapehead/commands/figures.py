@@ -18,7 +18,7 @@ def run(options: "cli.Figures") -> int:
 
 def draw(folder: Path, seed: int | None) -> list[Path]:
     """All pictures of a run; of a population, by default, those of the machine of median quality."""
-    from tapehead.pictures.run import draw_run
+    from tapehead.figures.run import draw_run
 
     config = read_config(folder)
     seed = median_seed(folder) if seed is None else seed

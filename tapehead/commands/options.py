@@ -13,7 +13,7 @@ import torch
 from tapehead.models.config import NTMConfig
 from tapehead.registry import MODELS, TASKS, resolve
 from tapehead.training.config import RunConfig
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 
 # What a run decides by itself.
 DECIDED = {"input_size", "output_size", "batch_first", "backend", "device", "dtype"}

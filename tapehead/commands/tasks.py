@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tapehead.registry import TASKS, resolve
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 
 if TYPE_CHECKING:
     from tapehead import cli

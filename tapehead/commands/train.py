@@ -26,7 +26,7 @@ from tapehead.training.config import RunConfig
 from tapehead.training.loop import Interrupted, Trainer
 from tapehead.training.progress import Progress
 from tapehead.training.runs import Run
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 
 if TYPE_CHECKING:
     from tapehead import cli

@@ -11,7 +11,7 @@ from tapehead import zoo
 from tapehead.commands.options import check_device
 from tapehead.commands.train import default_folder
 from tapehead.lab import adoption, records, snapshots
-from tapehead.pictures.sparkline import sparkline
+from tapehead.figures.sparkline import sparkline
 from tapehead.training.config import RunConfig
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tapehead.pictures import page, style
+from tapehead.figures import page, style
 
 LEAST, MOST = 1e-5, 1e4  # bits; what lies outside is drawn at the edge
 STRIP, LEFT, RIGHT, TOP = 0.27, 3.8, 0.85, 0.95  # inches

@@ -5,7 +5,7 @@ from typing import Any
 from tapehead.models.sequence import SequenceModel
 from tapehead.registry import MODELS, resolve
 from tapehead.tasks import Task
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 
 __all__ = ["SequenceModel", "make_model"]
 

@@ -18,7 +18,7 @@ from tapehead.kernels.ntm_scan.contract import (
     ScanSpec,
     Shift,
 )
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 
 InitialMemory = Literal["constant", "random", "addresses", "learned"]
 InitialWeightings = Literal["first", "spread", "uniform", "learned"]

@@ -51,15 +51,16 @@ class NGrams(Task):
     limits: ClassVar[Mapping[str, int]] = {"length": 1}
     solved_bits: ClassVar[float] = 1.0
     paired: ClassVar[bool] = True
+    figures: ClassVar[tuple[str, ...]] = ("learning-curve", "predictions", "memory")
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         at_least("order", self.order, 1)
         if self.order > MAX_ORDER:
             raise ValueError(f"order is {self.order}, but tables are drawn up to {MAX_ORDER}: give a smaller one.")
         one_of("scored", self.scored, ("all", "after_context"))
-        super().__post_init__()
+        super().check()
 
-    def _check_ranges(self, ranges: Mapping[str, Range]) -> None:
+    def check_ranges(self, ranges: Mapping[str, Range]) -> None:
         shortest = ranges["length"][0]
         if self.scored == "after_context" and shortest < self.order:
             raise ValueError(f"length is {shortest}, but nothing is scored before {self.order} bits: give more.")
@@ -81,7 +82,7 @@ class NGrams(Task):
     def _unscored(self) -> int:
         return self.order - 1 if self.scored == "after_context" else 0
 
-    def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
+    def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         lengths = row_sizes(draws, rows, sizes["length"])
         table = arcsine(draws.uniform(rows, 2 ** (self.order - 1)))  # [*lead, B, contexts]
         words = draws.words(rows, int(lengths.max()))

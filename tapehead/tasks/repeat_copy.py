@@ -75,11 +75,11 @@ class RepeatCopy(Task):
         {"length": 20, "repeats": 20},
     )
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         at_least("width", self.width, 1)
         is_mixture(self.density, self.blanks)
         one_of("count", self.count, ("scalar", "pulses"))
-        super().__post_init__()
+        super().check()
 
     @property
     def input_size(self) -> int:
@@ -105,7 +105,7 @@ class RepeatCopy(Task):
         sd = (((high - low + 1) ** 2 - 1) / 12) ** 0.5 or 1.0
         return ((repeats.double() - (low + high) / 2) / sd).float()
 
-    def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
+    def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         lengths = row_sizes(draws, rows, sizes["length"])
         repeats = row_sizes(draws, rows, sizes["repeats"])
         vectors = random_vectors(draws, rows, int(lengths.max()), self.width, self.density, self.blanks)

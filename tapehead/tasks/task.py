@@ -5,17 +5,20 @@ Every row of a batch has its own sizes. T is the longest row of the call, and wh
 in inputs, targets and mask: a row's content does not depend on who else is in the batch.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import index
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from tapehead.losses import BINARY, Loss
 from tapehead.streams import Stream
-from tapehead.words import unknown
+from tapehead.suggest import unknown
+from tapehead.typed import Typed, canonical, hints
 
 Range = tuple[int, int]  # both ends included
 Size = int | Range  # one size for all rows, or a range from which each row draws its own
@@ -25,25 +28,35 @@ FAIR: Density = (0.5, 0.5)  # as in the paper
 
 
 class Batch(NamedTuple):
-    """Sequences to learn from. Cost counts where the mask is one."""
+    """Sequences to learn from. Cost counts where the mask is not zero."""
 
     inputs: Tensor  # float32 [*lead, T, B, I]
-    targets: Tensor  # float32 [*lead, T, B, O], zeros and ones
+    targets: Tensor  # float32 [*lead, T, B, O], zeros and ones: bits, or one-hot symbols
     mask: Tensor  # float32 [*lead, T, B], one where the targets are scored
     lengths: Tensor  # int64 [*lead, B], each row's number of steps
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(ABC):
-    """Base of the tasks. Fields named in `limits` are sizes: the training distribution, which `sample` can override."""
+class Task(Typed, ABC):
+    """Base of the tasks. Fields named in `limits` are sizes: the training distribution, which `sample` can override.
 
-    name: ClassVar[str]
-    limits: ClassVar[Mapping[str, int]]  # the sizes, each with the least that it can be
+    One of your own needs `input_size`, `output_size` and `draw`, and states its sizes in `limits`.
+    """
+
+    name: ClassVar[str] = ""  # of the class, unless it says another
+    limits: ClassVar[Mapping[str, int]] = {}  # the sizes, each with the least that it can be
+    loss: ClassVar[Loss] = BINARY
     generalisation: ClassVar[tuple[dict[str, int], ...]] = ({},)  # the sizes to evaluate at; {}: those of training
     solved_bits: ClassVar[float] = 0.1  # a mean training cost under this is "solved"
+    figures: ClassVar[tuple[str, ...]] = ("learning-curve", "answers", "memory")  # of a run, by their names
     paired: ClassVar[bool] = False  # whether that cost is the gap to the best possible on the same sequences
 
-    def __post_init__(self) -> None:
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if "name" not in cls.__dict__:
+            cls.name = re.sub("(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
+
+    def check(self) -> None:
         self.ranges()
 
     @property
@@ -57,19 +70,23 @@ class Task(ABC):
         """Output channels, O."""
 
     @property
-    @abstractmethod
-    def chance_bits(self) -> float:
-        """Mean cost, in bits per sequence of training sizes, of answering 1/2 for every random bit."""
+    def chance_bits(self) -> float | None:
+        """Mean cost, in bits per sequence of training sizes, of answers that know nothing; None if that is not known."""
+        return None
 
     def sample(self, stream: Stream, *, batch_size: int, **sizes: Size) -> Batch:
         """The batch at the stream's address: pure in address and sizes, whatever the stream has drawn before."""
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, but a batch has at least 1 row: give a positive number.")
-        return self._draw(stream.rewind(), batch_size, self.ranges(**sizes))
+        return self.draw(stream.rewind(), batch_size, self.ranges(**sizes))
 
     @abstractmethod
-    def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
-        """`sample`, with every size as a valid range."""
+    def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
+        """`rows` sequences from a stream, with every size as a valid range: what `sample` returns.
+
+        Pure in the stream, and a row must not depend on the others: draw what varies in number last, or with `Stream`'s
+        functions, whose first words do not depend on how many are asked for.
+        """
 
     def ranges(self, **sizes: Size) -> dict[str, Range]:
         """Every size of the task as a range (low, high): as given here, or else as in training."""
@@ -78,12 +95,17 @@ class Task(ABC):
         ranges = {
             size: size_range(size, sizes.get(size, getattr(self, size)), least) for size, least in self.limits.items()
         }
-        self._check_ranges(ranges)
+        self.check_ranges(ranges)
         return ranges
 
-    def _check_ranges(self, ranges: Mapping[str, Range]) -> None:
+    def check_ranges(self, ranges: Mapping[str, Range]) -> None:
         """For limits that involve several sizes."""
         return
+
+    def canonical_sizes(self, sizes: Mapping[str, Any]) -> dict[str, Size]:
+        """Sizes in the form that the task's fields have; those that it does not have are refused."""
+        self.ranges(**sizes)
+        return {name: canonical(size, hints(type(self))[name], name) for name, size in sizes.items()}
 
     def label(self, sizes: Mapping[str, Size]) -> str:
         """Sizes as a heading of a table or picture, "Length 10"; without sizes, those of training."""

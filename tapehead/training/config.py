@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 
 ModelName = Literal["ntm", "lstm"]
 Optimiser = Literal["graves", "adam"]

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from typing import Any, Self
 
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 from tapehead.models import SequenceModel, make_model
 from tapehead.tasks import make_task
 from tapehead.training.checkpoint import replace_durably, sha256
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 from tapehead.zoo.cards import Card
 
 FOLDER = Path(__file__).parent / "machines"

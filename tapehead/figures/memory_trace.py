@@ -1,9 +1,9 @@
-"""What a machine did with one sequence, prepared for the picture of its memory.
+"""What a machine did with one sequence, prepared for the figure of its memory.
 
 Legend: T time, I inputs, O outputs, H heads, N slots, M width.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tapehead.models.sequence import SequenceModel
-from tapehead.pictures.playing import play_with_trace, source
+from tapehead.figures.run_model import run_with_trace, source
 from tapehead.tasks import Task
 
 USED = 0.05  # a slot whose weighting never exceeds this is not used
@@ -20,7 +20,7 @@ MARGIN = 2  # unused slots shown on either side
 Numbers = NDArray[np.float64]
 
 
-class Scene(NamedTuple):
+class MemoryTrace(NamedTuple):
     """One sequence and what the machine did with it, each quantity as rows over time."""
 
     inputs: Numbers  # [I, T]
@@ -32,28 +32,23 @@ class Scene(NamedTuple):
     answer: int  # the first scored step
 
 
-def has_memory(trace: Any) -> bool:
-    """Whether a trace holds what this picture shows."""
-    return all(hasattr(trace, part) for part in ("read", "write", "add", "reads"))
-
-
 def longest_sizes(task: Task) -> dict[str, int]:
     """The largest training sizes."""
     return {name: high for name, (_, high) in task.ranges().items()}
 
 
-def make_scene(model: SequenceModel, task: Task) -> Scene | None:
+def make_memory_trace(model: SequenceModel, task: Task) -> MemoryTrace | None:
     """One sequence of the largest training sizes; None if the model has no memory to show."""
-    batch = task.sample(source(task), batch_size=1, **longest_sizes(task))
-    logits, trace = play_with_trace(model, batch)
-    if not has_memory(trace):
+    if model.memory_slots is None:
         return None
+    batch = task.sample(source(task), batch_size=1, **longest_sizes(task))
+    logits, trace = run_with_trace(model, batch)
     scored = batch.mask[:, 0] > 0
-    outputs = torch.where(scored.unsqueeze(-1), logits[:, 0].sigmoid(), torch.nan)
+    outputs = torch.where(scored.unsqueeze(-1), task.loss.probabilities(logits[:, 0]), torch.nan)
     heads = (trace.add, trace.reads, trace.write.weightings, trace.read.weightings)
     adds, reads, writing, reading = (_rows(part[:, 0]) for part in heads)
     answer = int(scored.int().argmax())
-    return Scene(_rows(batch.inputs[:, 0]), _rows(outputs), adds, reads, writing, reading, answer)
+    return MemoryTrace(_rows(batch.inputs[:, 0]), _rows(outputs), adds, reads, writing, reading, answer)
 
 
 def _rows(values: Tensor) -> Numbers:
@@ -62,10 +57,10 @@ def _rows(values: Tensor) -> Numbers:
     return rows
 
 
-def used_slots(scene: Scene) -> list[int]:
+def used_slots(trace: MemoryTrace) -> list[int]:
     """The slots to show, in order along the tape: all but the longest unused stretch of it, which is a ring."""
-    slots = scene.writing.shape[1]
-    peak = np.concatenate([scene.writing, scene.reading]).max(axis=(0, 2))
+    slots = trace.writing.shape[1]
+    peak = np.concatenate([trace.writing, trace.reading]).max(axis=(0, 2))
     used = np.flatnonzero(peak > USED)
     if not len(used):
         return list(range(slots))

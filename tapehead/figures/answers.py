@@ -8,16 +8,15 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tapehead.evaluation.metrics import bits_per_sequence, wrong_bits
 from tapehead.models.sequence import SequenceModel
-from tapehead.pictures import page, style
-from tapehead.pictures.playing import play, source
+from tapehead.figures import page, style
+from tapehead.figures.run_model import run_model, source
+from tapehead.figures.view import RunView
 from tapehead.tasks import Task
 
 # Inches.
@@ -37,11 +36,11 @@ class Strip(NamedTuple):
     note: str
     targets: NDArray[np.float64]  # [O, C]
     outputs: NDArray[np.float64]  # [O, C]
-    wrong: NDArray[np.float64]  # [O, C], one where rounding gives the wrong bit
+    wrong: NDArray[np.float64]  # [any, C], one where the answer is wrong
 
     @property
     def marks(self) -> NDArray[np.float64]:
-        """Columns with a wrong bit, [1, C]."""
+        """Columns with a wrong answer, [1, C]."""
         marks: NDArray[np.float64] = self.wrong.max(axis=0, keepdims=True)
         return marks
 
@@ -59,12 +58,12 @@ def make_strip(model: SequenceModel, task: Task, sizes: dict[str, int]) -> Strip
     steps = int(task.sample(source(task), batch_size=1, **sizes).mask.sum())
     rows = ceil(FILL / (steps + 1)) if steps < FEW else 1
     batch = task.sample(source(task), batch_size=rows, **sizes)
-    logits = play(model, batch)
-    scored = (logits, batch.targets, batch.mask)
-    wrong, bits = int(wrong_bits(*scored).sum()), float(bits_per_sequence(*scored).mean())
-    right = torch.where(batch.targets > 0.5, logits > 0, logits <= 0)
-    note = f"{wrong:,} of {int(batch.mask.sum()) * task.output_size:,} wrong, {style.number(bits)} bits"
-    targets, outputs, missed = (_columns(part, batch.mask) for part in (batch.targets, logits.sigmoid(), ~right))
+    logits = run_model(model, batch)
+    scored, loss = (logits, batch.targets, batch.mask), task.loss
+    wrong, bits = int(loss.wrong(*scored).sum()), float(loss.bits(*scored).mean())
+    note = f"{wrong:,} of {loss.answers(batch.targets, batch.mask):,} wrong, {style.number(bits)} bits"
+    parts = (batch.targets, loss.probabilities(logits), loss.errors(logits, batch.targets))
+    targets, outputs, missed = (_columns(part, batch.mask) for part in parts)
     return Strip(task.label(sizes), note, targets, outputs, missed)
 
 
@@ -76,6 +75,11 @@ def _columns(values: Tensor, mask: Tensor) -> NDArray[np.float64]:
             parts.append(np.full((values.shape[2], 1), np.nan))
         parts.append(values[mask[:, row] > 0, row].double().numpy().T)
     return np.concatenate(parts, axis=1)
+
+
+def answers(view: RunView) -> Figure:
+    """Answers of a run's machine at the sizes that its task names."""
+    return draw_answers(view.model, view.task, view.seed)
 
 
 @style.look()
@@ -91,7 +95,7 @@ def draw_answers(model: SequenceModel, task: Task, seed: int) -> Figure:
     page.text(figure, 0.15, 0.3, title, fontsize=12)
     for strip, place in zip(strips, places, strict=True):
         _draw_strip(figure, strip, place, cell, tall)
-    words = "bits: mean cost per sequence; marks: steps with a wrong bit"
+    words = "bits: mean cost per sequence; marks: steps with a wrong answer"
     page.foot(figure, LEFT, words, style.BITS, "output")
     return figure
 

@@ -1,4 +1,4 @@
-"""Play sequences to a model and take back, on the CPU, what it said and what it did."""
+"""Run a model on sequences: its logits and its trace, on the CPU."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ def source(task: Task) -> Stream:
     return stream(0, f"pictures/{task.name}", 0, device="cpu")
 
 
-def play(model: SequenceModel, batch: Batch) -> Tensor:
+def run_model(model: SequenceModel, batch: Batch) -> Tensor:
     """Logits [T, B, O]."""
     return _run(model, batch, return_trace=False)[0]
 
 
-def play_with_trace(model: SequenceModel, batch: Batch) -> tuple[Tensor, Any]:
+def run_with_trace(model: SequenceModel, batch: Batch) -> tuple[Tensor, Any]:
     """Logits [T, B, O], and the trace of whatever kind the model has, its tensors where the model is."""
     return _run(model, batch, return_trace=True)
 

@@ -14,8 +14,17 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
-from tapehead.pictures import page, style
-from tapehead.pictures.scene import USED, Numbers, Scene, into_range, longest_sizes, used_slots
+from tapehead.figures import page, style
+from tapehead.figures.memory_trace import (
+    USED,
+    MemoryTrace,
+    Numbers,
+    into_range,
+    longest_sizes,
+    make_memory_trace,
+    used_slots,
+)
+from tapehead.figures.view import RunView
 from tapehead.tasks import Task
 
 MOST_HEADS = 8  # of a kind; more would be too small to see
@@ -29,18 +38,24 @@ WORDS = 0.95  # the height of inputs and outputs
 Row = list[tuple[float, float]]  # upper edges and heights of the panels of a column
 
 
+def memory_use(view: RunView) -> Figure | None:
+    """The memory of one sequence of the largest training sizes; None for a model without one."""
+    trace = make_memory_trace(view.model, view.task)
+    return None if trace is None else draw_memory(trace, view.task, view.seed)
+
+
 @style.look()
-def draw_memory(scene: Scene, task: Task, seed: int) -> Figure:
-    heads = min(MOST_HEADS, max(len(scene.writing), len(scene.reading)))
+def draw_memory(trace: MemoryTrace, task: Task, seed: int) -> Figure:
+    heads = min(MOST_HEADS, max(len(trace.writing), len(trace.reading)))
     words, vectors, *weightings = rows = arrange(heads)
     figure = Figure(figsize=(style.WIDTH, rows[-1][0] + rows[-1][1] + FOOT))
     title = f"{style.task_title(task.name)}: memory use ({task.label(longest_sizes(task)).lower()}, seed {seed})"
     page.text(figure, 0.15, 0.3, title, fontsize=12)
-    slots = used_slots(scene)
-    _draw_words(figure, scene, words)
-    _draw_vectors(figure, scene, vectors)
-    _draw_weightings(figure, scene, slots, weightings)
-    page.text(figure, 0.15, figure.get_figheight() - 0.22, _caption(scene, slots), fontsize=8, color=style.FAINT)
+    slots = used_slots(trace)
+    _draw_words(figure, trace, words)
+    _draw_vectors(figure, trace, vectors)
+    _draw_weightings(figure, trace, slots, weightings)
+    page.text(figure, 0.15, figure.get_figheight() - 0.22, _caption(trace, slots), fontsize=8, color=style.FAINT)
     return figure
 
 
@@ -55,9 +70,9 @@ def arrange(heads: int) -> Row:
     return rows
 
 
-def _caption(scene: Scene, slots: list[int]) -> str:
-    total, heads = scene.writing.shape[1], max(len(scene.writing), len(scene.reading))
-    words = ["Dashed: the answer begins."] if scene.answer else []
+def _caption(trace: MemoryTrace, slots: list[int]) -> str:
+    total, heads = trace.writing.shape[1], max(len(trace.writing), len(trace.reading))
+    words = ["Dashed: the answer begins."] if trace.answer else []
     if len(slots) < total:
         around = ", around the end of the tape" if slots[0] > slots[-1] else ""
         words.append(
@@ -68,13 +83,13 @@ def _caption(scene: Scene, slots: list[int]) -> str:
     return " ".join(words)
 
 
-def _draw_words(figure: Figure, scene: Scene, place: tuple[float, float]) -> None:
-    inputs, note = into_range(scene.inputs)
+def _draw_words(figure: Figure, trace: MemoryTrace, place: tuple[float, float]) -> None:
+    inputs, note = into_range(trace.inputs)
     unscored = style.BITS.with_extremes(bad=style.UNSCORED)
-    left = _panel(figure, 0, place, inputs, style.BITS, (0, 1), scene.answer)
-    right = _panel(figure, 1, place, scene.outputs, unscored, (0, 1), scene.answer)
+    left = _panel(figure, 0, place, inputs, style.BITS, (0, 1), trace.answer)
+    right = _panel(figure, 1, place, trace.outputs, unscored, (0, 1), trace.answer)
     left.axes.set_title(f"Inputs{note}")
-    right.axes.set_title("Outputs (grey: not scored)" if np.isnan(scene.outputs).any() else "Outputs")
+    right.axes.set_title("Outputs (grey: not scored)" if np.isnan(trace.outputs).any() else "Outputs")
     left.axes.set_ylabel("Channel")
     for image in (left, right):
         channels = image.get_size()[0]
@@ -82,14 +97,14 @@ def _draw_words(figure: Figure, scene: Scene, place: tuple[float, float]) -> Non
     _key(figure, place, right, "Value", (0, 0.5, 1))
 
 
-def _draw_vectors(figure: Figure, scene: Scene, place: tuple[float, float]) -> None:
+def _draw_vectors(figure: Figure, trace: MemoryTrace, place: tuple[float, float]) -> None:
     """Add and read vectors, the heads one below the other; each panel has its own scale, since reads can be faint."""
-    for column, (title, vectors) in enumerate((("Adds", scene.adds), ("Reads", scene.reads))):
+    for column, (title, vectors) in enumerate((("Adds", trace.adds), ("Reads", trace.reads))):
         shown = vectors[:MOST_HEADS]
         heads, width, steps = shown.shape
         largest = float(np.abs(shown).max())
         stacked = shown.reshape(heads * width, steps) / (largest or 1.0)
-        image = _panel(figure, column, place, stacked, style.SIGNED, (-1, 1), scene.answer)
+        image = _panel(figure, column, place, stacked, style.SIGNED, (-1, 1), trace.answer)
         image.axes.set_title(f"{title} (vectors of {width}, largest value {largest:.2g})")
         if heads > 1:
             image.axes.set_yticks((np.arange(heads) + 0.5) * width - 0.5, [str(head + 1) for head in range(heads)])
@@ -100,16 +115,16 @@ def _draw_vectors(figure: Figure, scene: Scene, place: tuple[float, float]) -> N
     _key(figure, place, image, "Value / largest", (-1, 0, 1))
 
 
-def _draw_weightings(figure: Figure, scene: Scene, slots: list[int], rows: Row) -> None:
+def _draw_weightings(figure: Figure, trace: MemoryTrace, slots: list[int], rows: Row) -> None:
     for column, (title, weightings) in enumerate(
-        (("Write weightings", scene.writing), ("Read weightings", scene.reading))
+        (("Write weightings", trace.writing), ("Read weightings", trace.reading))
     ):
         heads = weightings[:MOST_HEADS, slots]
         for head, place in zip(range(len(heads)), rows, strict=False):
             last = head == len(heads) - 1
-            image = _panel(figure, column, place, heads[head], style.GREYS, (0, 1), scene.answer, times=last)
+            image = _panel(figure, column, place, heads[head], style.GREYS, (0, 1), trace.answer, times=last)
             _label_slots(image.axes, slots, 8 if len(rows) == 1 else 4)
-            if column == 0 or head >= len(scene.writing):  # at the left end of its row
+            if column == 0 or head >= len(trace.writing):  # at the left end of its row
                 image.axes.set_ylabel("Location (slot)" if len(rows) == 1 else f"Head {head + 1}")
             if head == 0:
                 image.axes.set_title(title if len(rows) == 1 else f"{title} (location against time)")

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from tapehead.evaluation.metrics import bits_per_sequence
 from tapehead.models.sequence import SequenceModel
-from tapehead.pictures import page, style
-from tapehead.pictures.playing import play, source
+from tapehead.figures import page, style
+from tapehead.figures.run_model import run_model, source
+from tapehead.figures.view import RunView
 from tapehead.tasks.ngrams import NGrams
 
 SEQUENCES = 4
@@ -39,7 +40,7 @@ class Prediction(NamedTuple):
 def predict(model: SequenceModel, task: NGrams) -> list[Prediction]:
     """The first sequences at the address of all pictures."""
     batch = task.sample(source(task), batch_size=SEQUENCES)
-    logits = play(model, batch)
+    logits = run_model(model, batch)
     costs, optimum = bits_per_sequence(logits, batch.targets, batch.mask), task.optimal_bits(batch)
     bits = batch.targets.squeeze(-1)
     parts = (bits, task.bayes_predictions(bits), logits.squeeze(-1).sigmoid())
@@ -52,16 +53,21 @@ def predict(model: SequenceModel, task: NGrams) -> list[Prediction]:
     return predictions
 
 
+def predictions(view: RunView) -> Figure | None:
+    """The figure of a run on N-grams; there is none of other tasks."""
+    return draw_predictions(view.model, view.task, view.seed) if isinstance(view.task, NGrams) else None
+
+
 @style.look()
 def draw_predictions(model: SequenceModel, task: NGrams, seed: int) -> Figure:
-    predictions = predict(model, task)
+    shown = predict(model, task)
     block = HEADING + 3 * (TALL + GAP) + ARROWS + APART
-    figure = Figure(figsize=(style.WIDTH, page.TOP + len(predictions) * block + page.FOOT))
+    figure = Figure(figsize=(style.WIDTH, page.TOP + len(shown) * block + page.FOOT))
     page.text(
         figure, 0.15, 0.3, f"{style.task_title(task.name)}: predictions of the next bit (seed {seed})", fontsize=12
     )
-    widest = max(len(prediction.rows[0]) for prediction in predictions)
-    for i, prediction in enumerate(predictions):
+    widest = max(len(prediction.rows[0]) for prediction in shown)
+    for i, prediction in enumerate(shown):
         width = ROOM * len(prediction.rows[0]) / widest
         _draw_block(figure, prediction, f"Sequence {i + 1}", page.TOP + i * block, width)
     words = f"arrows: machine and optimal differ by more than {FAR:g}"

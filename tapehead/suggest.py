@@ -1,4 +1,4 @@
-"""Words for people: the nearest valid name to a misspelt one."""
+"""The nearest valid name to a misspelt one."""
 
 import difflib
 from collections.abc import Iterable

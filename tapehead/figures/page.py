@@ -8,7 +8,7 @@ from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from tapehead.pictures import style
+from tapehead.figures import style
 
 RIGHT, TOP, FOOT = 0.2, 0.5, 0.5  # margins
 

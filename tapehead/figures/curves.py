@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tapehead.pictures import page, style
-from tapehead.pictures.playing import source
+from tapehead.experiment.config import WINDOW
+from tapehead.experiment.metrics import Line
+from tapehead.figures import page, style
+from tapehead.figures.run_model import source
+from tapehead.figures.view import RunView
 from tapehead.tasks import Task
-from tapehead.training.config import WINDOW
-from tapehead.training.runs import attempts_of, taught_of
 
 OPTIMUM_SAMPLE = 1000  # sequences behind the chance level of a paired task
 
@@ -27,7 +28,7 @@ class Curve(NamedTuple):
     bits: Numbers  # mean of the block
     mean: Numbers  # of the last WINDOW episodes, or of all while there are fewer
     solved: int | None  # the block at whose end the seed was solved
-    given_up: list[int]  # the blocks after which it began again
+    restarted: list[int]  # the blocks after which it was restarted
 
 
 class _Point(NamedTuple):
@@ -40,36 +41,35 @@ class _Point(NamedTuple):
     attempt: float
 
 
-def curves(metrics: Sequence[dict[str, Any]], threshold: float) -> dict[int, Curve]:
+def curves(metrics: Sequence[Line], threshold: float) -> dict[int, Curve]:
     """The lines of metrics.jsonl by seed. A line is a whole block, so a window is the fewest blocks that fill it."""
     points: dict[int, list[_Point]] = {}
     best: dict[int, tuple[float, int]] = {}  # the lowest validation cost of a seed, and its attempt
     since: dict[int, int] = {}
     before = 0
     for line in metrics:
-        costs = line.get("validation", [None] * len(line["seeds"]))
-        parts = (line["seeds"], line["bits"], costs, attempts_of(line), taught_of(line))
+        parts = (line.seeds, line.bits, line.validation, line.attempt, line.curriculum)
         for seed, bits, cost, attempt, taught in zip(*parts, strict=True):
             history = points.setdefault(seed, [])
             if history and history[-1].attempt < attempt:
                 since[seed] = before
             value = np.nan if bits is None else bits
-            history.append(_Point(line["episodes"], value, since.get(seed, 0), not taught, attempt))
+            history.append(_Point(line.episodes, value, since.get(seed, 0), not taught, attempt))
             if taught:
-                since[seed] = line["episodes"]
+                since[seed] = line.episodes
             if cost is not None:
                 best[seed] = min(best.get(seed, (np.inf, 0)), (cost, attempt))
-        before = line["episodes"]
+        before = line.episodes
     return {
         seed: _curve(np.array(history, dtype=np.float64), threshold, best.get(seed, (0.0, None))[1])
         for seed, history in points.items()
     }
 
 
-def lessons_ended(metrics: Sequence[dict[str, Any]]) -> list[int]:
+def curriculum_ends(metrics: Sequence[Line]) -> list[int]:
     """The episodes at which the curricula of all the seeds that were there ended."""
     pairs = itertools.pairwise(metrics)
-    return [a["episodes"] for a, b in pairs if all(taught_of(a)) and not any(taught_of(b))]
+    return [a.episodes for a, b in pairs if all(a.curriculum) and not any(b.curriculum)]
 
 
 def _curve(history: Numbers, threshold: float, delivered: int | None) -> Curve:
@@ -80,19 +80,24 @@ def _curve(history: Numbers, threshold: float, delivered: int | None) -> Curve:
     mean = np.array([np.average(bits[a : b + 1], weights=counts[a : b + 1]) for b, a in enumerate(begins)])
     under = (mean < threshold) & (judged > 0) & (episodes >= since + WINDOW)
     places = np.flatnonzero(under if delivered is None else under & (attempt == delivered))
-    given_up = np.flatnonzero(np.diff(attempt)).tolist()
-    return Curve(episodes, bits, mean, int(places[0]) if len(places) else None, given_up)
+    restarted = np.flatnonzero(np.diff(attempt)).tolist()
+    return Curve(episodes, bits, mean, int(places[0]) if len(places) else None, restarted)
+
+
+def learning_curve(view: RunView) -> Figure | None:
+    """The learning curves of all seeds of a run; None for a machine without a run."""
+    return draw_curves(view.task, view.metrics) if view.metrics else None
 
 
 @style.look()
-def draw_curves(task: Task, metrics: Sequence[dict[str, Any]]) -> Figure:
-    """All seeds of a run. A seed that was solved and left keeps its last value in the median."""
+def draw_curves(task: Task, metrics: Sequence[Line]) -> Figure:
+    """All seeds of a run. A seed that was solved and retired keeps its last value in the median."""
     figure = Figure(figsize=(style.WIDTH, 4.4))
     axes = page.axes(figure, 0.8, 0.82, style.WIDTH - 0.8 - page.RIGHT, 3.0)
     by_seed = curves(metrics, task.solved_bits)
     _lines(axes, list(by_seed.values()))
     _levels(axes, task, list(by_seed.values()))
-    for i, at in enumerate(lessons_ended(metrics)):
+    for i, at in enumerate(curriculum_ends(metrics)):
         label = "the curriculum ends" if i == 0 else None
         axes.axvline(at / 1000, color=style.ORANGE, linewidth=0.9, zorder=1, label=label)
     page.text(figure, 0.15, 0.3, f"{style.task_title(task.name)}: learning curve", fontsize=12)
@@ -114,10 +119,10 @@ def _lines(axes: Axes, by_seed: list[Curve]) -> None:
     median = np.median([_held(curve, grid) for curve in by_seed], axis=0)
     label = f"mean of {WINDOW:,} episodes" if alone else f"median of {len(by_seed)} seeds"
     axes.plot(grid / 1000, median, color=style.BLUE, linewidth=2.2, label=label)
-    again = [(c.episodes[place] / 1000, c.mean[place]) for c in by_seed for place in c.given_up]
+    again = [(c.episodes[place] / 1000, c.mean[place]) for c in by_seed for place in c.restarted]
     if again:
         x, y = zip(*again, strict=True)
-        label = f"begins again ({len(again)} {'time' if len(again) == 1 else 'times'})"
+        label = f"restarted ({len(again)} {'time' if len(again) == 1 else 'times'})"
         axes.plot(x, y, "x", color=style.ORANGE, markersize=5.5, markeredgewidth=1.6, zorder=3, label=label)
     ends = [(c.episodes[c.solved] / 1000, c.mean[c.solved]) for c in by_seed if c.solved is not None]
     if ends:
@@ -135,8 +140,9 @@ def _held(curve: Curve, grid: Numbers) -> Numbers:
 def _levels(axes: Axes, task: Task, by_seed: list[Curve]) -> None:
     """The scale, and the two levels to compare with."""
     chance = chance_level(task)
+    known = [] if chance is None else [chance]
     values = np.concatenate([np.concatenate([curve.bits, curve.mean]) for curve in by_seed])
-    top = 1.8 * max(chance, np.nanmax(values, initial=chance))
+    top = 1.8 * float(np.nanmax([*known, *values], initial=task.solved_bits))
     if task.paired:  # a machine can be luckier than the optimum
         axes.set_yscale("symlog", linthresh=task.solved_bits, linscale=0.6)
         axes.set_ylim(min(-0.3 * task.solved_bits, 1.3 * np.nanmin(values, initial=0.0)), top)
@@ -154,16 +160,17 @@ def _levels(axes: Axes, task: Task, by_seed: list[Curve]) -> None:
         "transform": places,
         "bbox": {"facecolor": style.PAPER, "edgecolor": "none", "pad": 1},
     }
-    for level in (chance, task.solved_bits):
+    for level in (*known, task.solved_bits):
         axes.axhline(level, color=style.FAINT, linewidth=0.9, linestyle=(0, (5, 4)), zorder=1)
-    axes.text(0.995, chance * 1.1, f"chance: {chance:.3g} bits", ha="right", **look)
+    for level in known:
+        axes.text(0.995, level * 1.1, f"chance: {level:.3g} bits", ha="right", **look)
     unit = "bit" if task.solved_bits <= 1 else "bits"
     axes.text(0.008, task.solved_bits * 1.1, f"solved: under {task.solved_bits:g} {unit}", ha="left", **look)
 
 
-def chance_level(task: Task) -> float:
-    """The mean cost of answering 1/2 everywhere, on the scale of the metrics: for a paired task, above the optimum."""
-    if not task.paired:
+def chance_level(task: Task) -> float | None:
+    """The mean cost of knowing nothing, on the scale of the metrics: for a paired task, above the optimum."""
+    if task.chance_bits is None or not task.paired:
         return task.chance_bits
     batch = task.sample(source(task), batch_size=OPTIMUM_SAMPLE)
     return task.chance_bits - float(task.optimal_bits(batch).mean())

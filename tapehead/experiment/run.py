@@ -1,0 +1,309 @@
+"""`train`: all that anybody calls to train. Commands, confirmations, sweeps, notebooks and tests do.
+
+    result = tapehead.train(experiment)                    # in memory
+    result = tapehead.train(experiment, "runs/mine")       # writes a run's folder, and goes on with one that is there
+"""
+
+import contextlib
+import hashlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from tapehead.evaluation.generalisation import Score, score
+from tapehead.experiment import metrics
+from tapehead.experiment.checkpoint import Checkpoint
+from tapehead.experiment.config import Experiment
+from tapehead.experiment.folder import RunFolder, delivered, read_config, read_result
+from tapehead.experiment.loop import Trainer
+from tapehead.experiment.results import Result
+from tapehead.models import SequenceModel
+from tapehead.tasks import Size, Task
+
+SAVE_SECONDS = 5.0
+"""Least time between checkpoints; they also take at most a twentieth of the run's time."""
+
+STOPPED_BY = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+
+
+class Interrupted(Exception):
+    """The run was asked to stop by a signal; its last block is saved, if it has a folder."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signal_number).name}")
+        self.exit_code = 128 + signal_number
+
+
+class Status(NamedTuple):
+    """Where a run is: what an observer is told."""
+
+    experiment: Experiment
+    parameters: int
+    """Of one machine."""
+    backend: str
+    backend_reason: str
+    updates: int
+    episodes: int
+    """Of one seed."""
+    expected: int
+    """Episodes when the present attempts are over."""
+    active: int
+    """Seeds under way."""
+    solved: int
+    """Seeds solved."""
+    bits: float | None
+    """Mean cost of the last 100 episodes, the median of the seeds under way."""
+    attempts: tuple[int, int]
+    """The lowest and the highest of the seeds under way."""
+    may_restart: bool
+    finished: bool
+    resumed: bool
+    note: str
+    """What the user should know about how the run was resumed; usually empty."""
+
+
+class Observer(Protocol):
+    """Told how a run goes. All of it happens in the thread that trains."""
+
+    def begin(self, status: Status) -> None:
+        """Before the first block of this call."""
+
+    def block(self, status: Status) -> None:
+        """After every block."""
+
+
+def train(
+    experiment: Experiment, folder: str | Path | None = None, *, observer: Observer | None = None, scored: bool = True
+) -> Result:
+    """Train an experiment to its end and score it; what came of it.
+
+    folder: where everything is kept; a run that is there goes on, to the same bytes as if it had never been stopped, and one
+    that is finished is not trained again. Without a folder nothing is written. observer: told of the progress; nothing is
+    printed. scored: whether to score the machines at the sizes of the evaluation; with False `generalisation` is empty.
+    `Interrupted` is raised if a signal asks the process to stop, after saving; outside the main thread signals are left
+    alone.
+    """
+    trainer = Trainer(experiment)  # before any folder is made: what cannot be trained leaves nothing behind
+    if folder is None:
+        return _Session(trainer, None, observer).run(scored)
+    place = RunFolder(Path(folder), experiment)
+    try:
+        session = _Session(trainer, place, observer)
+        found = session.restore()
+        result = read_result(place.path) if trainer.finished else None
+        if result is not None and (result.generalisation or not scored):
+            return result
+        session.resumed = found
+        return session.run(scored)
+    finally:
+        place.close()
+
+
+class _Session:
+    """One process's part of a run."""
+
+    def __init__(self, trainer: Trainer, folder: RunFolder | None, observer: Observer | None) -> None:
+        self.trainer, self.folder, self.observer = trainer, folder, observer
+        self.resumed, self.note = False, ""
+        self._seconds: float | None = 0.0  # of training, in all sessions so far
+
+    def restore(self) -> bool:
+        """Take up the newest whole checkpoint, if there is one."""
+        assert self.folder is not None
+        point = self.folder.newest()
+        if point is not None:
+            lines = point.files["metrics.jsonl"].decode().splitlines()
+            metrics.read(lines[-1:])  # refuses what another version wrote
+            self.trainer.restore(point.tensors, point.facts["updates"], lines)
+            self._seconds = self.folder.seconds()
+            before = point.facts.get("kernel", "")
+            if before != self.trainer.kernel:
+                self.note = (
+                    f"this run was trained by other compiled code ({before or 'unknown'}, now {self.trainer.kernel}: "
+                    "another CPU, device, backend or version); from here on it goes on to other bits."
+                )
+        self.folder.begin(self.trainer.metrics, self.trainer.backend)
+        return point is not None
+
+    def run(self, scored: bool) -> Result:
+        if not self.trainer.finished:
+            self._train()
+        result = self._result(scored)
+        if self.folder is not None:
+            self.folder.write_json("result.json", result.to_plain())
+        return result
+
+    def _train(self) -> None:
+        trainer, folder = self.trainer, self.folder
+        began = saved_at = time.monotonic()
+        before, saving_took = self._seconds, 0.0
+        if self.observer is not None:
+            self.observer.begin(self.status())
+        with stop_signals() as asked:
+
+            def due() -> bool:
+                return bool(asked) or time.monotonic() - saved_at > max(SAVE_SECONDS, 20 * saving_took)
+
+            for whole in trainer.iter_blocks(hold=due):
+                if folder is not None:
+                    folder.append_metrics(trainer.metrics[-1])
+                if self.observer is not None:
+                    self.observer.block(self.status())
+                if whole and (due() or trainer.finished):
+                    now = time.monotonic()
+                    self._seconds = None if before is None else round(before + now - began, 3)
+                    self._save()
+                    saved_at = time.monotonic()
+                    saving_took = saved_at - now
+                    if asked:
+                        raise Interrupted(asked[0])
+
+    def _save(self) -> None:
+        if self.folder is None:
+            return
+        trainer = self.trainer
+        facts = {"experiment": trainer.experiment.hash, "updates": trainer.updates, "kernel": trainer.kernel}
+        files = {"metrics.jsonl": "".join(line + "\n" for line in trainer.metrics).encode()}
+        self.folder.save(Checkpoint(trainer.updates, trainer.tensors(), facts, files))
+        self.folder.write_json("time.json", {"seconds": self._seconds})
+
+    def status(self) -> Status:
+        trainer, seeds = self.trainer, self.trainer.seeds
+        under_way = seeds.index if len(seeds.index) else torch.arange(len(seeds.active))
+        recent = seeds.recent[under_way, -100:].median(dim=0).values
+        recent = recent[torch.isfinite(recent)]  # there may be fewer than a hundred yet, or none
+        attempts = seeds.attempts[under_way]
+        return Status(
+            experiment=trainer.experiment,
+            parameters=trainer.population.state.parameters.shape[1],
+            backend=trainer.backend,
+            backend_reason=trainer.backend_reason,
+            updates=trainer.updates,
+            episodes=trainer.episodes,
+            expected=seeds.expected(trainer.updates) * trainer.experiment.training.batch_size,
+            active=len(seeds.index),
+            solved=int((seeds.solved_at >= 0).sum()),
+            bits=float(recent.mean()) if len(recent) else None,
+            attempts=(int(attempts.min()), int(attempts.max())),
+            may_restart=seeds.may_restart(trainer.updates),
+            finished=trainer.finished,
+            resumed=self.resumed,
+            note=self.note,
+        )
+
+    def _result(self, scored: bool) -> Result:
+        trainer, seeds, experiment = self.trainer, self.trainer.seeds, self.trainer.experiment
+        weights = trainer.population.delivered()
+        tensors = trainer.tensors()
+        optimiser = [name for name in tensors if name.startswith("update.") and name != "update.parameters"]
+        lines = "".join(line + "\n" for line in trainer.metrics).encode()
+        return Result(
+            recipe=experiment.recipe,
+            seeds=experiment.seeds,
+            solved_at=tuple(None if at < 0 else at for at in seeds.solved_at.tolist()),
+            episodes=trainer.episodes,
+            attempts=tuple(seeds.attempts.tolist()),
+            passed=tuple(seeds.passed.tolist()),
+            last_window_bits=tuple(map(metrics.finite, seeds.recent.mean(dim=1).tolist())),
+            kept_by="validation" if experiment.validation else "window",
+            kept_bits=tuple(
+                map(metrics.finite, (seeds.validation_cost if experiment.validation else seeds.kept_cost).tolist())
+            ),
+            skipped_updates=tuple(seeds.skipped.tolist()),
+            generalisation=tuple(_scores(trainer, weights)) if scored else (),
+            backend=trainer.backend,
+            backend_reason=trainer.backend_reason,
+            kernel=trainer.kernel,
+            seconds=self._seconds,
+            sha256={
+                "weights": _hash(tensors, ["update.parameters"]),
+                "delivered_weights": _hash({"delivered": weights}, ["delivered"]),
+                "optimiser": _hash(tensors, optimiser),
+                "metrics": hashlib.sha256(lines).hexdigest(),
+            },
+        )
+
+
+def _scores(trainer: Trainer, weights: Tensor) -> list[Score]:
+    evaluation = trainer.experiment.evaluation
+    sizes = trainer.task.generalisation if evaluation.sizes is None else evaluation.sizes
+    return [score(trainer.model, weights, trainer.task, dict(each), evaluation.sequences) for each in sizes]
+
+
+def _hash(tensors: dict[str, Tensor], names: list[str]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(names):
+        digest.update(tensors[name].contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """While inside, the first signal that asks to stop is noted in the list; a second SIGINT interrupts at once.
+
+    Outside the main thread, signals are somebody else's.
+    """
+    asked: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {number: signal.signal(number, note) for number in STOPPED_BY}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def evaluate(
+    what: str | Path | SequenceModel,
+    task: Task | None = None,
+    sizes: dict[str, Size] | list[dict[str, Size]] | None = None,
+    *,
+    sequences: int = 200,
+    device: str | None = None,
+    backend: str = "auto",
+) -> list[Score]:
+    """Scores of a trained machine, or of all machines of a run's folder, at sizes of a task.
+
+    task: by default the run's own; a model needs one. sizes: one or several; by default those that the task names. The
+    sequences are always the same ones, and not those of training, validation or confirmations.
+    """
+    if sequences < 1:
+        raise ValueError(f"sequences is {sequences}, but at least 1 sequence must be scored.")
+    if isinstance(what, SequenceModel):
+        if task is None:
+            raise ValueError("a model is evaluated on a task: give one, such as tapehead.make_task('copy').")
+        model, weights = what, what.flat_parameters().unsqueeze(0)
+    else:
+        folder = Path(what)
+        experiment = read_config(folder)
+        task = task or experiment.task
+        weights = delivered(folder, experiment)
+        model = experiment.model.build(experiment.task, backend).to(device or "cpu")
+        model.backend_in_use()  # refuses a backend that cannot run here
+        weights = weights.to(device or "cpu")
+    if (task.input_size, task.output_size) != (model.input_size, model.output_size):
+        raise ValueError(
+            f"the task has {task.input_size} inputs and {task.output_size} outputs, but the model has {model.input_size} "
+            f"and {model.output_size}."
+        )
+    each = list(task.generalisation) if sizes is None else [sizes] if isinstance(sizes, dict) else sizes
+    return [score(model, weights, task, dict(one), sequences) for one in each]
+
+
