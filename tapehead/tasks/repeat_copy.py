@@ -82,6 +82,10 @@ class RepeatCopy(Task):
         super().check()
 
     @property
+    def variety(self) -> str:
+        return "repeat-copy-pulses" if self.count == "pulses" else self.name
+
+    @property
     def input_size(self) -> int:
         return self.width + 2
 

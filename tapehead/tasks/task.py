@@ -60,6 +60,11 @@ class Task(Typed, ABC):
         self.ranges()
 
     @property
+    def variety(self) -> str:
+        """The task's name, or another one where an option makes it another task, of which other things are claimed."""
+        return self.name
+
+    @property
     @abstractmethod
     def input_size(self) -> int:
         """Input channels, I."""

@@ -13,7 +13,7 @@ STRIP, LEFT, RIGHT, TOP = 0.27, 3.8, 0.85, 0.95  # inches
 MACHINES = {"ntm-feedforward": "NTM, feedforward", "ntm-lstm": "NTM, LSTM", "lstm": "LSTM"}
 
 DOTS = "A dot is a machine, blue if it meets what is asked (the tick; without one, no wrong bit), otherwise orange."
-BRACKETS = "In brackets the recipe and its training sequences, where it is not `sure`."
+BRACKETS = "In brackets the recipe and its training sequences, where it is not `tuned`."
 
 
 @style.look()
@@ -56,13 +56,14 @@ def _strip(axes: Axes, y: int, record: dict[str, Any], c: int) -> None:
 
 
 def _name(record: dict[str, Any]) -> str:
-    """ "Copy: NTM, LSTM"; with its training, if that is not the recipe `sure`."""
+    """ "Copy: NTM, LSTM"; with its training, if that is not the recipe `tuned`."""
     name = style.task_title(record["row"])
     for machine, words in MACHINES.items():  # longest first
         if record["row"].endswith(f"-{machine}"):
             name = f"{style.task_title(record['row'].removesuffix(f'-{machine}'))}: {words}"
             break
-    return name if record["recipe"] == "sure" else f"{name} ({record['recipe']}, {record['config']['episodes']:,})"
+    episodes = record["experiment"]["training"]["episodes"]
+    return name if record["recipe"] == "tuned" else f"{name} ({record['recipe']}, {episodes:,})"
 
 
 def _places(criterion: dict[str, Any]) -> str:
