@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Annotated, Any, Literal, Union
 
 import tyro
-from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, arg, subcommand
+from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, Suppress, arg, subcommand
 
 from tapehead.suggest import unknown
 
@@ -23,20 +23,24 @@ DESCRIPTION = "Neural Turing Machines: train them, measure them, look at them. S
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-    """Train machines on a task. The same command again goes on where the last one stopped."""
+    """Train machines. The same command again goes on where the last one stopped.
 
-    task: Annotated[Positional[str], arg(metavar="TASK")]
-    """copy, repeat-copy, associative-recall, ngrams or priority-sort."""
-    model: Literal["ntm", "lstm"] = "ntm"
-    """A Neural Turing Machine, or the paper's LSTM baseline."""
-    controller: Literal["lstm", "feedforward"] = "lstm"
-    """The Neural Turing Machine's controller."""
-    recipe: Literal["sure", "paper"] = "sure"
-    """sure: the best settings that we know; paper: the paper's own."""
-    seed: int = 0
-    """The seed; with --seeds, the first of them."""
-    seeds: int = 1
-    """How many machines to train side by side, with seeds SEED, SEED + 1, ..."""
+    Every value of an experiment can be given by its path: --training.batch-size 4, --model.memory-slots 64, --task.width 6,
+    --optimiser.name adam, --schedule.final 0. Lists are JSON: --training.slots [21,48].
+    """
+
+    what: Annotated[Positional[str], arg(metavar="TASK")]
+    """A task by name (see tapehead tasks) or as module:Class; an experiment's TOML file; or a run's config.json."""
+    model: str | None = None
+    """A model by name (ntm, lstm) or as module:Class (default: ntm)."""
+    controller: str | None = None
+    """The Neural Turing Machine's controller: lstm or feedforward (default: lstm)."""
+    recipe: Literal["tuned", "paper", "sure"] | None = None
+    """tuned: the best settings that we know (the default; sure is its old name); paper: the paper's own."""
+    seed: int | None = None
+    """The seed (default: 0); with --seeds, the first of them."""
+    seeds: int | None = None
+    """How many machines to train side by side, with seeds SEED, SEED + 1, ... (default: 1)"""
     episodes: int | None = None
     """Training sequences of each machine, in one attempt (default: the recipe's)."""
     early_stop: FlagCreatePairsOff[bool] = False
@@ -49,24 +53,28 @@ class Train:
     """Sequences of one update (default: the recipe's)."""
     out: Path | None = None
     """The run's folder (default: a name made from the settings, under runs/)."""
-    backend: str = "auto"
-    """auto, reference, cpu or gpu."""
-    device: str = "cpu"
-    """cpu, or cuda for a GPU."""
+    write_config: Path | None = None
+    """Write the experiment to this TOML file, and train nothing."""
+    backend: str | None = None
+    """auto, reference, cpu or gpu (default: auto)."""
+    device: str | None = None
+    """cpu, or cuda for a GPU (default: cpu)."""
     task_options: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the task, as NAME VALUE pairs: --task-options width 6."""
     curriculum: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the task in training alone, not in scores, as NAME VALUE pairs: --curriculum blanks 0.05. For the
-    first half of training only: --settings curriculum_share 0.5."""
+    first half of training only: --curriculum.share 0.5."""
     validation: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Sizes of the task at which the best weights are chosen, as NAME VALUE pairs: --validation items 12. Machines that
-    do not pass can begin again: --settings attempts 3 passing_bits 0.01 validation_sequences 200."""
+    """Sizes of the task at which the best weights are chosen, as NAME VALUE pairs: --validation items 12. Restart seeds
+    that do not pass: --restarts.attempts 3 --validation.below-bits 0.01 --validation.sequences 200."""
     model_options: dict[str, str] = dataclasses.field(default_factory=dict)
     """Options of the model, as NAME VALUE pairs: --model-options memory_slots 64."""
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Other settings of the run, as NAME VALUE pairs: --settings optimiser adam schedule cosine clip norm clip_at 1
-    slots [21,48] average 0.998 final_rate 0.05. Who is not solved, nor under 2 bits, after 5,000 episodes begins again:
+    """Other settings under their short names, as NAME VALUE pairs: --settings optimiser adam schedule cosine clip norm
+    clip_at 1 slots [21,48] average 0.998 final_rate 0.05. Restart seeds that are above 2 bits after 5,000 sequences:
     attempts 3 patience 5000 hopeful_bits 2."""
+    values: Suppress[dict[str, str]] = dataclasses.field(default_factory=dict)
+    """Values by path, as --PART.NAME VALUE."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +98,9 @@ class Figures:
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run's folder."""
     seed: int | None = None
-    """Which machine of a population (default: the one of median quality)."""
+    """Which machine of a population (default: the one of median cost)."""
+    figure: tuple[str, ...] = ()
+    """Only these figures, by name or as module:function (default: those that the task names)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +110,10 @@ class Presets:
 
 @dataclasses.dataclass(frozen=True)
 class Tasks:
-    """Explain the five tasks: what goes in, what must come out, when."""
+    """Explain the tasks: what goes in, what must come out, when."""
 
     task: Annotated[Positional[str | None], arg(metavar="[TASK]")] = None
-    """Only this one."""
+    """Only this one: a name, or module:Class."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +137,12 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True)
 class Confirm:
-    """Train a row on seeds that nobody has looked at, score it beyond its training sizes, and keep the record."""
+    """Train a row on held-out seeds, score it beyond its training sizes, and keep the record."""
 
     row: Annotated[Positional[str], arg(metavar="ROW")]
-    """A preset: copy-ntm-lstm, repeat-copy-pulses-ntm-feedforward, ... (see tapehead presets)."""
-    recipe: Literal["sure", "paper"] = "sure"
-    """sure: the best settings that we know; paper: the paper's own."""
+    """A row of the paper's tables: copy-ntm-lstm, ... (see tapehead presets); or an experiment's TOML file."""
+    recipe: Literal["tuned", "paper", "sure"] = "tuned"
+    """tuned: the best settings that we know (sure is its old name); paper: the paper's own."""
     seed: int = 1000
     """The first seed."""
     seeds: int = 20
@@ -141,16 +151,16 @@ class Confirm:
     """Training sequences of each machine (default: the recipe's)."""
     sequences: int | None = None
     """Sequences to score at each point (default: 200, for ngrams 1,000; on the longest tape never more than 20)."""
-    backend: str = "auto"
-    """auto, reference, cpu or gpu."""
-    device: str = "cpu"
-    """cpu, or cuda for a GPU."""
+    backend: str | None = None
+    """auto, reference, cpu or gpu (default: auto)."""
+    device: str | None = None
+    """cpu, or cuda for a GPU (default: cpu)."""
     work: Path = Path("runs")
     """Where the run's folder is; the same command again goes on with it."""
     out: Path = Path("docs/results")
     """Where the record and the table of all records go."""
     zoo: FlagCreatePairsOff[bool] = False
-    """Also put the machine of median quality into the zoo."""
+    """Also put the machine of median cost into the zoo."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +188,7 @@ class Fetch:
 
 @dataclasses.dataclass(frozen=True)
 class Add:
-    """Put the machine of median quality of a confirmation into the zoo of this source tree."""
+    """Put the machine of median cost of a confirmation into the zoo of this source tree."""
 
     record: Annotated[Positional[Path], arg(metavar="RECORD")]
     """A record that tapehead confirm wrote."""
@@ -260,14 +270,35 @@ def _parse(arguments: list[str]) -> object:
     _check_word("command", arguments[:1], COMMANDS)
     if arguments[:1] == ["zoo"]:
         _check_word("command of the zoo", arguments[1:2], ZOO)
+    values: dict[str, str] = {}
+    if arguments[:1] == ["train"]:
+        arguments, values = _split_values(arguments)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(Command, prog="tapehead", args=arguments, description=DESCRIPTION)
+            command = tyro.cli(Command, prog="tapehead", args=arguments, description=DESCRIPTION)
+        return dataclasses.replace(command, values=values) if values else command
     except SystemExit as stop:
         if stop.code == 2:
             print(f"tapehead: {_one_sentence(complaint.getvalue())}", file=sys.stderr)
         raise
+
+
+def _split_values(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The arguments without --PART.NAME VALUE, and those by path."""
+    rest, values = [], {}
+    words = iter(arguments)
+    for word in words:
+        match = re.fullmatch(r"--([a-z]+\.[a-zA-Z0-9_-]+)(?:=(.*))?", word, flags=re.DOTALL)
+        if match is None:
+            rest.append(word)
+            continue
+        value = match[2] if match[2] is not None else next(words, None)
+        if value is None:
+            print(f"tapehead: {word} needs a value: give it behind the option.", file=sys.stderr)
+            sys.exit(2)
+        values[match[1].replace("-", "_")] = value
+    return rest, values
 
 
 def _check_word(what: str, words: list[str], kinds: tuple[type, ...]) -> None:

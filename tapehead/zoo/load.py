@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tapehead.models import SequenceModel
-from tapehead.training import runs
+from tapehead.experiment import folder
 from tapehead.zoo import store
 
 
@@ -13,7 +13,7 @@ def load(what: str | Path, seed: int | None = None) -> SequenceModel:
     seed: which one of a run's population (the first by default).
     """
     if isinstance(what, Path) or Path(what).exists():
-        return runs.load(what, seed)
+        return folder.load(what, seed)
     if what not in store.names():
         raise ValueError(f"{what} is no folder of a run, nor in the zoo: {store.no_machine(what)}")
     if seed is not None:
