@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tapehead.optim import RMSpropGraves
     from tapehead.streams import Stream, stream
     from tapehead.tasks import Batch, Size, Task, make_task
-    from tapehead.zoo.load import load
+    from tapehead.zoo.find import load
 
 _HOMES = {
     "tapehead.evaluation.generalisation": ("Score",),
@@ -65,7 +65,7 @@ _HOMES = {
     "tapehead.optim": ("RMSpropGraves",),
     "tapehead.streams": ("Stream", "stream"),
     "tapehead.tasks": ("Batch", "Size", "Task", "make_task"),
-    "tapehead.zoo.load": ("load",),
+    "tapehead.zoo.find": ("load",),
 }
 _MODULES = ("equations", "zoo")
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tapehead.experiment.config import BLOCK, Experiment
+from tapehead.experiment.loop import Trainer
 from tapehead.streams import stream
 from tapehead.tasks import make_task
-from tapehead.training.config import BLOCK, RunConfig
-from tapehead.training.loop import Trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,21 +98,19 @@ def ntm_subject(
 ) -> Subject:
     """The training loop itself, on copy at length 20 unless said otherwise."""
     trainer = Trainer(
-        RunConfig(
-            task="copy",
-            task_options=task_options or {"length": 20},
-            model_options={"controller": controller} | (model_options or {}),
-            seeds=tuple(range(seeds)),
-            batch_size=batch,
-            episodes=10**9,
-            early_stop=False,
-            backend=backend,
-            device=device,
+        Experiment.from_plain(
+            {
+                "task": {"name": "copy"} | (task_options or {"length": 20}),
+                "model": {"name": "ntm", "controller": controller} | (model_options or {}),
+                "seeds": range(seeds),
+                "training": {"batch_size": batch, "episodes": 10**9, "early_stop": False},
+                "place": {"backend": backend, "device": device},
+            }
         )
     )
 
     def run() -> None:
-        for _ in trainer.walk(trainer.updates + updates):
+        for _ in trainer.iter_blocks(trainer.updates + updates):
             pass
 
     return Subject(backend, controller, batch, threads, updates, run, seeds)
@@ -120,20 +118,22 @@ def ntm_subject(
 
 def kernel_subject(backend: str, controller: str, batch: int, threads: int, *, updates: int = BLOCK) -> Subject:
     """Loss and gradient alone, on sequences drawn beforehand: what the rest of an update is compared with."""
-    config = RunConfig(
-        task="copy",
-        task_options={"length": 20},
-        model_options={"controller": controller},
-        batch_size=batch,
-        backend=backend,
+    trainer = Trainer(
+        Experiment.from_plain(
+            {
+                "task": {"name": "copy", "length": 20},
+                "model": {"name": "ntm", "controller": controller},
+                "training": {"batch_size": batch},
+                "place": {"backend": backend},
+            }
+        )
     )
-    trainer = Trainer(config)
     data = trainer.task.sample(stream([0], "bench", 0), batch_size=batch)
     flat = trainer.population.state.parameters
 
     def run() -> None:
         for _ in range(updates):
-            trainer.model.loss_and_gradient(flat, data.inputs, data.targets, data.mask, data.lengths)
+            trainer.model.loss_and_gradient(flat, *data)
 
     return Subject(f"{backend}, loss and gradient only", controller, batch, threads, updates, run)
 

@@ -2,22 +2,22 @@
 
 import datetime
 import json
-import platform
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-import tapehead
+from tapehead import files
 from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
 from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
 from tapehead.commands.options import check_device, make_folder
-from tapehead.training.config import BLOCK
+from tapehead.commands.tables import new_table, print_table
+from tapehead.environment import environment
+from tapehead.experiment.config import BLOCK
 
 if TYPE_CHECKING:
     from tapehead import cli
@@ -46,7 +46,7 @@ def run(options: "cli.Bench") -> int:
         curves = growing.growth(fast, options.device, options.rounds, status.update) if options.growth else {}
     torch.set_num_threads(threads)
     rows = [subject.row() for subject in subjects]
-    Console(highlight=False, width=110).print(_table(rows, options.rounds))
+    print_table(_table(rows, options.rounds))
     for path in _keep(rows, curves, fast, options):
         print(path)
     return 0
@@ -78,11 +78,8 @@ def _subjects(fast: str, device: str) -> list[Subject]:
 
 def _table(rows: list[Row], rounds: int) -> Table:
     title = f"Complete updates, copy at length 20, 128 x 20 memory, controller of 100; median of {rounds} rounds"
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
-    for heading in ("system", "controller"):
-        table.add_column(heading)
-    for heading in ("seeds", "batch", "threads", "update, ms", "spread", "episodes/s"):
-        table.add_column(heading, justify="right")
+    numbers = ("seeds", "batch", "threads", "update, ms", "spread", "episodes/s")
+    table = new_table(title, ("system", "controller"), numbers)
     for row in rows:
         times = row.seconds
         table.add_row(
@@ -101,17 +98,13 @@ def _table(rows: list[Row], rounds: int) -> Table:
 def _keep(rows: list[Row], curves: dict[str, list[growing.Point]], fast: str, options: "cli.Bench") -> list[Path]:
     """Leave the figures in a dated file, and the growth as a picture beside it."""
     name = f"{datetime.date.today()}-{fast}"
-    device = torch.cuda.get_device_name() if fast == "gpu" else platform.processor() or platform.machine()
-    record: dict[str, Any] = {
-        "tapehead": tapehead.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "device": device,
+    record: dict[str, Any] = environment(options.device, fast) | {
         "rounds": options.rounds,
         "rows": [row.to_dict() for row in rows],
         "growth_seconds": growing.as_dict(curves),
     }
     path = options.out / f"{name}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    with files.writing(options.out):
+        files.replace(path, (json.dumps(record, indent=1) + "\n").encode())
     pictures = growing.draw(curves, fast, options.out, f"{name}-growth") if curves else []
     return [path, *pictures]

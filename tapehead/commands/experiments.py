@@ -79,7 +79,7 @@ def _from_task(options: "cli.Train") -> Experiment:
     own = {path.partition(".")[2]: value for path, value in given.items() if path.startswith("task.")}
     row = row_name(task, machine, own)
     if row is not None:
-        return row_experiment(row, options.recipe or "tuned", given)
+        return row_experiment(row, "paper" if options.recipe == "paper" else "tuned", given)
     if options.recipe is not None:
         raise ValueError(f"--recipe is {options.recipe}, but {machine} on {task} has no row in the paper: leave it out.")
     if model == "ntm" and options.controller is not None:
