@@ -1,4 +1,4 @@
-"""The CPU backend's five functions (`FusedBackend`): tensors in, a plan and a table of addresses, tensors out."""
+"""The CPU backend's functions (`FusedBackend`): tensors in, a plan and a table of addresses, tensors out."""
 
 import math
 from typing import Any
