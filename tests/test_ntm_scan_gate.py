@@ -209,7 +209,7 @@ def supported(name: str, dtype: torch.dtype) -> None:
 @contextlib.contextmanager
 def poisoned() -> Iterator[None]:
     """Memory that nothing has written to holds NaN."""
-    from tapehead.kernels.ntm_scan import cpu
+    from tapehead.kernels.ntm_scan.cpu import buffers
 
     patch = pytest.MonkeyPatch()
 
@@ -220,7 +220,7 @@ def poisoned() -> Iterator[None]:
 
         return make_filled
 
-    patch.setattr(cpu, "POISON", True)
+    patch.setattr(buffers, "POISON", True)
     patch.setattr(torch, "empty", filled(torch.empty))
     patch.setattr(torch, "empty_like", filled(torch.empty_like))
     patch.setattr(Tensor, "new_empty", filled(Tensor.new_empty))

@@ -4,7 +4,7 @@ A named backend that cannot run is refused with the reason, never replaced. `aut
 device if there is one that can, otherwise the reference; `choose` says which, and a run's folder records it.
 """
 
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -87,14 +87,30 @@ def trace(
 
 def update_kernel(backend: str, device: torch.device) -> Update:
     """The optimiser step for tensors on a device; the reference's own if the run is on the reference."""
+    update: Update = _update_module(backend, device).update
+    return update
+
+
+def kernel_identity(backend: str, dtype: torch.dtype, device: torch.device) -> str:
+    """What names the code that a run executes on a backend that `choose` returned: where two differ, bits may.
+
+    Hashes of source and compiler for the fused kernels, torch's version for the rest. Compiles nothing.
+    """
+    scan = fused(backend).identity(dtype, device) if backend in ("cpu", "gpu") else f"torch-{torch.__version__}"
+    return f"scan {scan}, update {_update_module(backend, device).identity(dtype, device)}"
+
+
+def _update_module(backend: str, device: torch.device) -> Any:
     if backend != "reference" and device.type == "cpu":
+        from tapehead.kernels import jit
         from tapehead.kernels.update import cpu
 
-        return cpu.update
-    if backend != "reference" and device.type == "cuda":
+        if jit.refusal() is None:  # a scan on this backend was refused then, but a model without one may be trained
+            return cpu
+    elif backend != "reference" and device.type == "cuda":
         from tapehead.kernels.update import gpu
 
-        return gpu.update
+        return gpu
     from tapehead.kernels.update import reference as update_reference
 
-    return update_reference.update
+    return update_reference

@@ -211,7 +211,7 @@ def is_vmapped(tensor: Tensor) -> bool:
 
 
 class FusedBackend(Protocol):
-    """What the module of a fused backend (cpu.py, gpu.py) offers. All tensors on its device, shapes already checked.
+    """What the module of a fused backend (cpu/, gpu.py) offers. All tensors on its device, shapes already checked.
 
     Gradients are of the arguments' shapes. A backend computes in the parameters' dtype and never mixes seeds or
     sequences: seed 7 alone and seed 7 among others give the same bits.
@@ -219,6 +219,9 @@ class FusedBackend(Protocol):
 
     def refusal(self, spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | None:
         """None if this backend can run such a machine here, otherwise one sentence that says why not."""
+
+    def identity(self, dtype: torch.dtype, device: torch.device) -> str:
+        """A word for the compiled code, known before it is compiled: where it is equal, the code is."""
 
     def forward(
         self,

@@ -48,6 +48,12 @@ def source(plan: Plan) -> str:
     return plan.header() + Path(__file__).with_name("scan.cu").read_text(encoding="utf-8")
 
 
+def identity(dtype: torch.dtype, device: torch.device) -> str:
+    """A word for the compiled code, known before it is compiled; what a layout adds to it follows from gpu_plan.py."""
+    texts = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("scan.cu", "gpu_plan.py")]
+    return f"gpu-{nvrtc.key(''.join(texts), nvrtc.architecture(device))[:16]}"
+
+
 @functools.cache
 def _shared_limit(device: torch.device) -> int:
     properties: Any = torch.cuda.get_device_properties(device)

@@ -53,6 +53,11 @@ def _kernels(device: torch.device) -> nvrtc.Kernels:
     return nvrtc.Kernels(source(), "update.cu", device)
 
 
+def identity(dtype: torch.dtype, device: torch.device) -> str:
+    """A word for the compiled code, known before it is compiled."""
+    return f"gpu-{nvrtc.key(source(), nvrtc.architecture(device))[:16]}"
+
+
 def update(
     rule: UpdateRule,
     state: UpdateState,

@@ -47,6 +47,11 @@ def adam(
     return w - rate * unbiased_first / (torch.sqrt(unbiased_second) + ADAM_EPSILON), first, second
 
 
+def identity(dtype: torch.dtype, device: torch.device) -> str:
+    """A word for the code that is run: torch's."""
+    return f"torch-{torch.__version__}"
+
+
 def update(
     rule: UpdateRule,
     state: UpdateState,

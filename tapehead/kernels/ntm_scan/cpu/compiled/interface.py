@@ -1,0 +1,101 @@
+"""The interface: from the controller's raw numbers to what a head asks for, and back."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tapehead.equations import NORM_EPSILON
+from tapehead.kernels.ntm_scan.cpu.compiled.intrinsics import leaf, view
+from tapehead.kernels.ntm_scan.cpu.compiled.maths import exp, sigmoid, softplus, softplus_slope, tanh
+from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled
+from tapehead.kernels.ntm_scan.cpu.compiled.vectors import copy, tanh_all
+
+
+@compiled
+def clip_all(limit: Any, raw: Array, target: Array) -> None:
+    """The interface as the heads see it. NaN passes."""
+    leaf()
+    for i in range(raw.size):
+        x = raw[i]
+        x = limit if x > limit else x
+        target[i] = -limit if x < -limit else x
+
+
+@compiled
+def activate(raw: Array, ask: Array, width: int, r: int, raw_size: int, key_tanh: int, soft_shift: int) -> None:
+    """What one head asks for: the addressing part of the interface after its activations."""
+    leaf()
+    zero, one = ask.dtype.type(0), ask.dtype.type(1)
+    if key_tanh == 1:
+        tanh_all(raw, view(ask, 0, width))
+    else:
+        copy(raw, view(ask, 0, width))
+    scale, total = one, ask.dtype.type(NORM_EPSILON)
+    for m in range(width):
+        scale = max(scale, abs(ask[m]))
+    for m in range(width):
+        k = ask[m] / scale
+        total += k * k
+    ask[width] = softplus(raw[width])
+    ask[width + 1] = sigmoid(raw[width + 1], one)
+    ask[width + 2] = one + softplus(raw[raw_size - 1])
+    ask[width + 3] = one / (scale * math.sqrt(total))
+    shifts = view(ask, width + 4, 2 * r + 1)
+    if soft_shift == 1:
+        x = view(raw, width + 2, 2 * r + 1)
+        top, total = x[0], zero
+        for j in range(x.size):
+            top = max(top, x[j])
+        for j in range(x.size):
+            shifts[j] = exp(x[j] - top)
+            total += shifts[j]
+        for j in range(x.size):
+            shifts[j] /= total
+    else:
+        amount = r * tanh(raw[width + 2])
+        whole = np.floor(amount)
+        for j in range(shifts.size):
+            shifts[j] = zero
+            if j - r == whole:
+                shifts[j] = ask.dtype.type(one - (amount - whole))
+            if j - r == whole + 1 or amount != amount:  # NaN equals nothing, but must come out
+                shifts[j] = ask.dtype.type(amount - whole)
+
+
+@compiled
+def activate_back(
+    raw: Array,
+    ask: Array,
+    d_ask: Array,
+    d_raw: Array,
+    width: int,
+    r: int,
+    raw_size: int,
+    key_tanh: int,
+    soft_shift: int,
+) -> None:
+    leaf()
+    zero, one = ask.dtype.type(0), ask.dtype.type(1)
+    for m in range(width):
+        d_raw[m] = d_ask[m] * (one - ask[m] * ask[m]) if key_tanh == 1 else d_ask[m]
+    d_raw[width] = d_ask[width] * softplus_slope(raw[width], one)
+    d_raw[width + 1] = d_ask[width + 1] * ask[width + 1] * (one - ask[width + 1])
+    d_raw[raw_size - 1] = d_ask[width + 2] * softplus_slope(raw[raw_size - 1], one)
+    shifts, d_shifts = view(ask, width + 4, 2 * r + 1), view(d_ask, width + 4, 2 * r + 1)
+    if soft_shift == 1:
+        mean = zero
+        for j in range(shifts.size):
+            mean += shifts[j] * d_shifts[j]
+        for j in range(shifts.size):
+            d_raw[width + 2 + j] = shifts[j] * (d_shifts[j] - mean)
+    else:
+        part = tanh(raw[width + 2])
+        whole = np.floor(r * part)
+        d_amount = zero
+        for j in range(shifts.size):
+            if j - r == whole:
+                d_amount -= d_shifts[j]
+            if j - r == whole + 1:
+                d_amount += d_shifts[j]
+        d_raw[width + 2] = ask.dtype.type(d_amount * r * (one - part * part))
