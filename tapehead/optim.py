@@ -6,7 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tapehead.kernels.update import reference
+from tapehead.kernels.update.optimisers import Graves
+
+
+GRAVES = Graves()
 
 
 class RMSpropGraves(torch.optim.Optimizer):
@@ -39,12 +42,12 @@ class RMSpropGraves(torch.optim.Optimizer):
     def _step_one(self, parameter: Tensor, lr: float, clip: float | None) -> None:
         state = self.state[parameter]
         if not state:
-            for name in ("mean_square", "mean", "delta"):
+            for name in GRAVES.moments:
                 state[name] = torch.zeros_like(parameter)
         g = parameter.grad
         assert g is not None
         if clip is not None:
             g = g.clamp(-clip, clip)
-        w, n, m, d = reference.graves(parameter, g, state["mean_square"], state["mean"], state["delta"], lr)
+        w, moments = GRAVES.step(parameter, g, [state[name] for name in GRAVES.moments], lr, torch.zeros(()))
         parameter.copy_(w)
-        state["mean_square"], state["mean"], state["delta"] = n, m, d
+        state.update(zip(GRAVES.moments, moments, strict=True))

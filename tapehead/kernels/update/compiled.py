@@ -1,20 +1,12 @@
-"""What is compiled of the update, and nothing else: the formulas of reference.py in one pass over the parameters.
+"""What is compiled of the update, and nothing else: the formulas of optimisers.py in one pass over the parameters.
 
-The arithmetic is in the parameters' dtype, the norm in float64.
+The arithmetic is in the parameters' dtype, the norm in float64. `numbers` are an optimiser's hyper-parameters, float64.
 """
 
 from typing import Any
 
 import numba
 import numpy as np
-
-from tapehead.kernels.update.contract import (
-    ADAM_BETAS,
-    ADAM_EPSILON,
-    GRAVES_DECAY,
-    GRAVES_EPSILON,
-    GRAVES_MOMENTUM,
-)
 
 # Without nnan and ninf: a NaN must stay one.
 OPTIONS: dict[str, Any] = dict(fastmath={"reassoc", "contract", "arcp", "nsz"}, nogil=True, error_model="numpy")
@@ -33,10 +25,10 @@ def _usable(gradient, costs):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(**OPTIONS)
-def _graves(w, g, n, m, d, rate, scale, limit):  # type: ignore[no-untyped-def]
+def _graves(w, g, n, m, d, rate, scale, limit, numbers):  # type: ignore[no-untyped-def]
     kind = w.dtype.type
-    decay, fresh = kind(GRAVES_DECAY), kind(1 - GRAVES_DECAY)
-    momentum, epsilon = kind(GRAVES_MOMENTUM), kind(GRAVES_EPSILON)
+    decay, fresh = kind(numbers[0]), kind(1 - numbers[0])
+    momentum, epsilon = kind(numbers[1]), kind(numbers[2])
     for i in range(w.shape[0]):
         x = min(max(g[i] * scale, -limit), limit)
         n[i] = decay * n[i] + fresh * x * x
@@ -47,11 +39,11 @@ def _graves(w, g, n, m, d, rate, scale, limit):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(**OPTIONS)
-def _adam(w, g, first, second, rate, scale, limit, count):  # type: ignore[no-untyped-def]
+def _adam(w, g, first, second, rate, scale, limit, numbers, count):  # type: ignore[no-untyped-def]
     kind = w.dtype.type
-    b1, b2, epsilon = kind(ADAM_BETAS[0]), kind(ADAM_BETAS[1]), kind(ADAM_EPSILON)
-    unbias1 = kind(1 / (1 - ADAM_BETAS[0] ** count))
-    unbias2 = kind(1 / (1 - ADAM_BETAS[1] ** count))
+    b1, b2, epsilon = kind(numbers[0]), kind(numbers[1]), kind(numbers[2])
+    unbias1 = kind(1 / (1 - numbers[0] ** count))
+    unbias2 = kind(1 / (1 - numbers[1] ** count))
     for i in range(w.shape[0]):
         x = min(max(g[i] * scale, -limit), limit)
         first[i] = b1 * first[i] + (kind(1) - b1) * x
@@ -59,7 +51,7 @@ def _adam(w, g, first, second, rate, scale, limit, count):  # type: ignore[no-un
         w[i] -= rate * (first[i] * unbias1) / (np.sqrt(second[i] * unbias2) + epsilon)
 
 
-def update_population(is_adam, clip, clip_at, decay, rates, w, g, costs, a, b, c, average, applied, skipped):  # type: ignore[no-untyped-def]
+def update_population(is_adam, clip, clip_at, decay, numbers, rates, w, g, costs, a, b, c, average, applied, skipped):  # type: ignore[no-untyped-def]
     kind = w.dtype.type
     for s in range(w.shape[0]):
         squares = _usable(g[s], costs[s])
@@ -74,9 +66,9 @@ def update_population(is_adam, clip, clip_at, decay, rates, w, g, costs, a, b, c
             if norm > clip_at:
                 scale = kind(clip_at / norm)
         if is_adam:
-            _adam(w[s], g[s], a[s], b[s], rates[s], scale, limit, applied[s] + 1)
+            _adam(w[s], g[s], a[s], b[s], rates[s], scale, limit, numbers, applied[s] + 1)
         else:
-            _graves(w[s], g[s], a[s], b[s], c[s], rates[s], scale, limit)
+            _graves(w[s], g[s], a[s], b[s], c[s], rates[s], scale, limit, numbers)
         applied[s] += 1
         if decay > 0:
             keep, fresh = kind(decay), kind(1 - decay)

@@ -1,21 +1,24 @@
 """The update in one pass over the parameters, compiled: every number is read and written once."""
 
+import functools
 from typing import Any
 
 import numba
+import numpy as np
 import torch
 from torch import Tensor
 
 from tapehead.kernels import jit
 from tapehead.kernels.update import compiled
 from tapehead.kernels.update.contract import UpdateRule, UpdateState
+from tapehead.kernels.update.optimisers import Optimiser
 
 CLIPS = {"none": 0, "elementwise": 1, "norm": 2}
 
 
 def _types(real: Any) -> tuple[Any, ...]:
     rows, row = real[:, ::1], real[::1]
-    rule = (numba.boolean, numba.int64, numba.float64, numba.float64)
+    rule = (numba.boolean, numba.int64, numba.float64, numba.float64, numba.float64[::1])
     return (*rule, row, rows, rows, rows, rows, rows, rows, rows, numba.int64[::1], numba.boolean[::1])
 
 
@@ -39,10 +42,11 @@ def update(
     w = parameters.numpy()
     moments = [moment.numpy() for moment in state.moments]
     run(
-        rule.optimiser == "adam",
+        rule.optimiser.kernel == "adam",
         CLIPS[rule.clip],
         float(rule.clip_at),
         float(rule.average),
+        _numbers(rule.optimiser),
         rates.contiguous().numpy(),
         w,
         gradient.contiguous().numpy(),
@@ -55,6 +59,11 @@ def update(
         skipped.numpy(),
     )
     return skipped
+
+
+@functools.lru_cache(maxsize=32)
+def _numbers(optimiser: Optimiser) -> Any:
+    return np.array(optimiser.numbers, dtype=np.float64)
 
 
 def identity(dtype: torch.dtype, device: torch.device) -> str:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from tapehead.kernels import nvrtc
-from tapehead.kernels.update import contract
 from tapehead.kernels.update.contract import UpdateRule, UpdateState
 
 THREADS = 256
@@ -31,21 +30,12 @@ class Arguments(ctypes.Structure):
         ("size", ctypes.c_longlong),
         *((name, ctypes.c_int) for name in ("batch", "parts", "adam", "clip")),
         *((name, ctypes.c_float) for name in ("clip_at", "decay_of_average")),
+        ("numbers", ctypes.c_float * 3),
     ]
 
 
 def source() -> str:
-    numbers = {
-        "GRAVES_DECAY": contract.GRAVES_DECAY,
-        "GRAVES_MOMENTUM": contract.GRAVES_MOMENTUM,
-        "GRAVES_EPSILON": contract.GRAVES_EPSILON,
-        "ADAM_BETA_1": contract.ADAM_BETAS[0],
-        "ADAM_BETA_2": contract.ADAM_BETAS[1],
-        "ADAM_EPSILON": contract.ADAM_EPSILON,
-    }
-    lines = [f"constexpr float {name} = {value!r}f;" for name, value in numbers.items()]
-    lines.append(f"constexpr int THREADS = {THREADS}, PART = {PART};\n")
-    return "\n".join(lines) + Path(__file__).with_name("update.cu").read_text(encoding="utf-8")
+    return f"constexpr int THREADS = {THREADS}, PART = {PART};\n" + Path(__file__).with_name("update.cu").read_text(encoding="utf-8")
 
 
 @functools.cache
@@ -81,7 +71,7 @@ def update(
         gradient = gradient.clone()
     look = squares is None
     squares = parameters.new_empty(seeds, -(-size // PART)) if squares is None else squares.contiguous()
-    adam = rule.optimiser == "adam"
+    adam = rule.optimiser.kernel == "adam"
     counts = state.applied.clone() if adam else None  # for all blocks of a seed, while one of them writes `applied`
     skipped = torch.empty(seeds, dtype=torch.bool, device=parameters.device)
     moments = [moment.data_ptr() for moment in state.moments] + [None]
@@ -94,7 +84,7 @@ def update(
         applied=state.applied.data_ptr(), skipped=skipped.data_ptr(),
         size=size, batch=costs.shape[1], parts=squares.shape[1],
         adam=int(adam), clip=CLIPS[rule.clip], clip_at=rule.clip_at,
-        decay_of_average=rule.average,
+        decay_of_average=rule.average, numbers=(ctypes.c_float * 3)(*rule.optimiser.numbers),
     )  # fmt: skip
     kernels = _kernels(parameters.device)
     if look:
