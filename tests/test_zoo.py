@@ -4,7 +4,6 @@ machine that goes in is the median one."""
 import copy
 import dataclasses
 import itertools
-import json
 import shlex
 import shutil
 from pathlib import Path
@@ -16,7 +15,7 @@ import tyro
 from tiny_laboratory import EPISODES, ROW, tapehead, tiny_laboratory
 
 import tapehead as package
-from tapehead import cli, zoo
+from tapehead import cli, files, zoo
 from tapehead.commands.train import configure
 from tapehead.evaluation.generalisation import score
 from tapehead.lab import adoption, records, snapshots
@@ -24,7 +23,6 @@ from tapehead.models.ntm import NTM
 from tapehead.paper.presets import preset
 from tapehead.pictures.sparkline import BLOCKS, RAMP, sparkline
 from tapehead.tasks import make_task
-from tapehead.training.checkpoint import sha256
 from tapehead.zoo import store
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -131,7 +129,7 @@ def test_what_goes_in_comes_out(made, home, record):
     assert card.seed == chosen["seed"]
     from_run = package.load(the_run(made), card.seed)
     assert torch.equal(model.flat_parameters(), from_run.flat_parameters())
-    assert card.sha256 == sha256((home / f"{ROW}.safetensors").read_bytes())
+    assert card.sha256 == files.sha256((home / f"{ROW}.safetensors").read_bytes())
     tensors = safetensors.torch.load_file(home / f"{ROW}.safetensors")
     assert {key: tensor.dtype for key, tensor in tensors.items()} == dict.fromkeys(
         dict(model.named_parameters()), torch.float32
@@ -271,7 +269,7 @@ def rewrite(home, change):
     change(tensors)
     data = safetensors.torch.save(tensors)
     (home / f"{ROW}.safetensors").write_bytes(data)
-    (home / f"{ROW}.json").write_text(dataclasses.replace(zoo.card(ROW), sha256=sha256(data)).to_json())
+    (home / f"{ROW}.json").write_text(dataclasses.replace(zoo.card(ROW), sha256=files.sha256(data)).to_json())
 
 
 @pytest.mark.parametrize(
@@ -310,9 +308,9 @@ def test_missing_weights(home):
     ],
 )
 def test_a_damaged_card(home, change, message):
-    values = json.loads((home / f"{ROW}.json").read_text())
+    values = files.unseal((home / f"{ROW}.json").read_bytes())
     change(values)
-    (home / f"{ROW}.json").write_text(json.dumps(values))
+    (home / f"{ROW}.json").write_bytes(files.seal(values))
     with pytest.raises(ValueError, match=message):
         zoo.load(ROW)
 

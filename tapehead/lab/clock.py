@@ -1,11 +1,12 @@
 """How long a run trained and where, over all its sessions: `training.json` in its folder."""
 
-import json
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from tapehead import files
 from tapehead.lab.environment import environment
 from tapehead.training.progress import Progress
+from tapehead.typed import fits
 
 if TYPE_CHECKING:
     from tapehead.training.loop import Trainer
@@ -18,6 +19,14 @@ class Training(NamedTuple):
     """Wall seconds, all seeds together; None if a part of the run was trained without a clock."""
     environment: dict[str, Any]
     """Of the last session that trained."""
+
+
+class _Environment(TypedDict):
+    """What readers of a record use of it."""
+
+    device: str
+    backend: str
+    date: str
 
 
 class Clock(Progress):
@@ -50,6 +59,8 @@ def training(trainer: "Trainer") -> Training:
         return Training(0.0, here)
     assert trainer.run is not None
     try:
-        return Training(**json.loads((trainer.run.folder / "training.json").read_bytes()))
-    except (OSError, ValueError, TypeError):
+        found = Training(**files.unseal(files.read(trainer.run.folder / "training.json")))
+    except (OSError, ValueError, TypeError, RecursionError):
         return Training(None, here)
+    is_whole = fits(found.seconds, float | None) and fits(found.environment, _Environment)
+    return found if is_whole else Training(None, here)

@@ -11,11 +11,11 @@ from typing import Any
 from torch import Tensor
 
 from tapehead.evaluation.generalisation import Score, score
+from tapehead.files import sha256
 from tapehead.lab.blocks import Block, attempt_solved_at, blocks_of, worst_after
 from tapehead.lab.claims import Claim, Point, claim_of
 from tapehead.lab.clock import Clock, training
 from tapehead.models.ntm import NTM
-from tapehead.training.checkpoint import sha256
 from tapehead.training.loop import Trainer
 
 KIND = "tapehead confirmation"

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from tapehead import files
 from tapehead.models.sequence import SequenceModel
 from tapehead.pictures import style
 from tapehead.pictures.answers import draw_answers
@@ -30,6 +31,7 @@ def draw_run(folder: Path, model: SequenceModel, task: Task, *, seed: int, metri
         ),
         "memory": lambda: draw_memory(scene, task, seed) if (scene := make_scene(model, task)) else None,
     }
+    files.expect_folder(folder / "figures")
     written = []
     for name, draw in pictures.items():
         figure = draw()

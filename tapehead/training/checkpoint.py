@@ -1,29 +1,34 @@
 """Checkpoints that are whole or not there.
 
-A checkpoint is a folder `step-000001200` with safetensors, JSON and other files, and a manifest with the SHA-256 of
-each. It is written under another name, flushed to the disk, manifest last, then renamed: a process killed at any moment
-leaves either the whole folder or none. Nothing is used before its hash has been compared, nothing is read from outside
-the folder, and nothing is a pickle.
+A checkpoint is a folder `step-000001200` with safetensors, JSON and other files, and a manifest with the size and the
+SHA-256 of each. It is written under another name, flushed to the disk, manifest last, then renamed: a process killed at
+any moment leaves either the whole folder or none. Nothing is used before its hash has been compared, nothing is read
+or removed outside the folder, and nothing is a pickle.
 """
 
-import hashlib
 import json
 import os
+import re
 import shutil
-import stat
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
+
+from tapehead import files
+from tapehead.typed import fits
 
 MANIFEST = "manifest.json"
 TENSORS = "state.safetensors"
 FACTS = "state.json"
 KEEP = 2
 MANIFEST_BYTES = 1 << 20  # a longer one is not ours
+_NAME = re.compile("step-[0-9]{9,}")
+LIMIT = 1 << 30
+"""Bytes of a whole checkpoint at most, where the caller does not know better."""
 
 
 class DamagedCheckpoint(ValueError):
@@ -38,28 +43,35 @@ class Checkpoint(NamedTuple):
     """Other files that were saved with it."""
 
 
+class _File(TypedDict):
+    """What the manifest says of a file."""
+
+    size: int
+    sha256: str
+
+
 def save(folder: Path, checkpoint: Checkpoint, keep: int = KEEP) -> Path:
     """Write a checkpoint into `folder`, then remove all but it and the `keep` - 1 before it.
 
     Newer ones go too: the run would have gone on from them, had they not been damaged.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder)
     target = folder / f"step-{checkpoint.step:09d}"
-    temporary = folder / f".{target.name}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
+    expect_plain(folder)
+    temporary = files.temporary_name(target)
     try:
         temporary.mkdir()
         _write_files(temporary, checkpoint)
-        if target.exists() and not _is_copy(target, temporary):  # a damaged one that the run has caught up with
-            _discard(target)
-        if not target.exists():
+        if os.path.lexists(target) and not _is_copy(target, temporary):  # damaged, and the run has caught up with it
+            files.discard(target)
+        if not os.path.lexists(target):
             temporary.rename(target)
-        sync_folder(folder)
+        files.sync_folder(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     others = folders(folder)
     for other in others[: others.index(target)] + others[others.index(target) + keep :]:
-        _discard(other)
+        files.discard(other)
     return target
 
 
@@ -68,24 +80,22 @@ def _write_files(folder: Path, checkpoint: Checkpoint) -> None:
     contents[TENSORS] = safetensors.torch.save({k: v.contiguous().cpu() for k, v in checkpoint.tensors.items()})
     contents[FACTS] = json.dumps(checkpoint.facts, sort_keys=True).encode()
     for name, data in contents.items():
-        write_durably(folder / name, data)
-    write_durably(folder / MANIFEST, _manifest({name: sha256(data) for name, data in contents.items()}))
-    sync_folder(folder)
+        files.write_new(folder / name, data)
+    files.write_new(folder / MANIFEST, _manifest(contents))
+    files.sync_folder(folder)
 
 
-def load(path: Path) -> Checkpoint:
-    """One checkpoint, every byte of it verified."""
+def load(path: Path, limit: int = LIMIT) -> Checkpoint:
+    """One checkpoint, every byte of it verified. limit: bytes of all its files together."""
     try:
-        text = _read(path, MANIFEST, limit=MANIFEST_BYTES)
-        hashes = json.loads(text)["files"]
-        if text != _manifest(hashes):
-            raise DamagedCheckpoint(f"{path.name}/{MANIFEST} has been altered")
-        contents = {}
-        for name, expected in hashes.items():
-            data = _read(path, name)
-            if sha256(data) != expected:
-                raise DamagedCheckpoint(f"{path.name}/{name} does not match its SHA-256")
-            contents[name] = data
+        files.expect_folder(path)
+        listed = files.unseal(files.read(path / MANIFEST, MANIFEST_BYTES))["files"]
+        if not fits(listed, dict[str, _File]):
+            raise DamagedCheckpoint(f"{path.name}/{MANIFEST} is not one of this version of tapehead")
+        total = sum(max(0, file["size"]) for file in listed.values())
+        if total > limit:
+            raise DamagedCheckpoint(f"{path.name} has {total:,} bytes, but such a run has at most {limit:,}")
+        contents = {name: _read(path, name, **file) for name, file in listed.items()}
         tensors = safetensors.torch.load(contents.pop(TENSORS))
         facts = json.loads(contents.pop(FACTS))
         if not isinstance(facts, dict):
@@ -93,6 +103,9 @@ def load(path: Path) -> Checkpoint:
         return Checkpoint(int(path.name.removeprefix("step-")), tensors, facts, contents)
     except DamagedCheckpoint:
         raise
+    except files.NotPlain as error:
+        name = error.path.relative_to(path.parent)
+        raise DamagedCheckpoint(f"{name} {error.reason}") from error
     except FileNotFoundError as error:
         raise DamagedCheckpoint(f"{path.name}/{Path(error.filename).name} is missing") from error
     except OSError as error:
@@ -101,22 +114,22 @@ def load(path: Path) -> Checkpoint:
         raise DamagedCheckpoint(f"{path.name} cannot be read ({type(error).__name__})") from error
 
 
-def _read(folder: Path, name: str, limit: int | None = None) -> bytes:
-    """A plain file of a checkpoint: a manifest must not lead out of its folder, nor to a link or a pipe."""
+def _read(folder: Path, name: str, size: int, sha256: str) -> bytes:
+    """A file of a checkpoint: a manifest must not lead out of its folder."""
     if name in ("", ".", "..") or set(name) & set("/\\") or not name.isprintable():
         raise DamagedCheckpoint(f"{folder.name}/{MANIFEST} names {name[:50]!r}, which is not a file of a checkpoint")
-    found = (folder / name).lstat()
-    if not stat.S_ISREG(found.st_mode) or (limit is not None and found.st_size > limit):
-        raise DamagedCheckpoint(f"{folder.name}/{name} is not a file of a checkpoint")
-    return (folder / name).read_bytes()
+    data = files.read(folder / name, size)
+    if len(data) != size or files.sha256(data) != sha256:
+        raise DamagedCheckpoint(f"{folder.name}/{name} does not match its SHA-256")
+    return data
 
 
-def load_newest(folder: Path) -> Checkpoint | None:
+def load_newest(folder: Path, limit: int = LIMIT) -> Checkpoint | None:
     """The newest whole checkpoint. Damaged ones are refused by name, on standard error; all damaged is an error."""
     damaged: list[str] = []
     for path in folders(folder):
         try:
-            checkpoint = load(path)
+            checkpoint = load(path, limit)
         except DamagedCheckpoint as error:
             damaged.append(str(error))
             continue
@@ -132,57 +145,30 @@ def load_newest(folder: Path) -> Checkpoint | None:
 
 def folders(folder: Path) -> list[Path]:
     """Finished checkpoints, newest first."""
+    files.expect_folder(folder)
     if not folder.is_dir():
         return []
-    return sorted((p for p in folder.iterdir() if p.name.startswith("step-")), key=lambda p: p.name, reverse=True)
+    return sorted((p for p in folder.iterdir() if _NAME.fullmatch(p.name)), key=lambda p: int(p.name[5:]), reverse=True)
 
 
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def expect_plain(folder: Path) -> None:
+    """Refuse checkpoints that are links or the like: they cannot be removed when others take their place."""
+    for path in folders(folder):
+        files.expect_folder(path)
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a file and wait until it is on the disk."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def replace_durably(path: Path, data: bytes) -> None:
-    """Put `data` in the place of a file at once: readers see the old or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    write_durably(temporary, data)
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _manifest(hashes: Any) -> bytes:
-    """The manifest's only valid text, so that any change to it shows; it carries a hash of itself."""
-    body = json.dumps(hashes, sort_keys=True)
-    return json.dumps({"files": hashes, "sha256": sha256(body.encode())}, sort_keys=True).encode()
+def _manifest(contents: dict[str, bytes]) -> bytes:
+    return files.seal(
+        {"files": {name: _File(size=len(data), sha256=files.sha256(data)) for name, data in sorted(contents.items())}}
+    )
 
 
 def _is_copy(path: Path, other: Path) -> bool:
-    """Whether `path` is whole and has the bytes of `other`."""
+    """Whether `path` is whole and has the bytes of `other`, which is."""
     try:
-        load(path)
+        manifest = files.read(other / MANIFEST)
+        size = sum(file["size"] for file in files.unseal(manifest)["files"].values())
+        load(path, size)
+        return files.read(path / MANIFEST) == manifest
     except DamagedCheckpoint:
         return False
-    return (path / MANIFEST).read_bytes() == (other / MANIFEST).read_bytes()
-
-
-def _discard(path: Path) -> None:
-    """Remove a checkpoint; first its name, so that an interrupted removal leaves no half folder to choose."""
-    doomed = path.with_name(f".{path.name}.{os.getpid()}.old")
-    shutil.rmtree(doomed, ignore_errors=True)
-    path.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)

@@ -11,19 +11,21 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from tapehead import files
+
 FILE = "events.out.tfevents.0.tapehead"
 
 
 def rewrite(folder: Path, lines: Iterable[str]) -> None:
     """A new event file for lines of metrics."""
-    folder.mkdir(exist_ok=True)
+    files.make_folder(folder)
     head = _record(_double(1, 0.0) + _bytes(3, b"brain.Event:2"))
-    (folder / FILE).write_bytes(head + b"".join(_line(line) for line in lines))
+    files.replace(folder / FILE, head + b"".join(_line(line) for line in lines))
 
 
 def append(folder: Path, line: str) -> None:
-    with (folder / FILE).open("ab") as file:
-        file.write(_line(line))
+    files.expect_folder(folder)
+    files.append(folder / FILE, _line(line))
 
 
 def _line(text: str) -> bytes:

@@ -7,32 +7,39 @@
     tensorboard/      the metrics again, for TensorBoard
     result.json       written last: what was learned, and the hashes of weights, optimiser state and metrics
     figures/          the pictures
+    run.lock          held by the process that trains
 
-What a killed process left half written is cleared away by the next one.
+What a killed process left half written is cleared away by the next one. JSON files end with a seal (`files.seal`), so
+that a damaged one is refused. The folder may be reached through a symbolic link; inside it none is followed.
 """
 
 import dataclasses
-import fcntl
 import json
 import os
 import platform
-import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import tapehead
+from tapehead import files
 from tapehead.models import SequenceModel, make_model
 from tapehead.tasks import Task, make_task
 from tapehead.training import checkpoint, events
-from tapehead.training.config import PLACE, RunConfig
+from tapehead.training.config import BLOCK, PLACE, WINDOW, RunConfig
+from tapehead.training.results import is_result
 
-RESULT = {"seeds", "solved_at", "generalisation", "sha256"}
-"""What a result must hold to be shown again."""
+ADVICE = (
+    "what was saved before is untouched; make room or permission and run the same command again, "
+    "or choose another folder with --out."
+)
+FOLDERS = ("checkpoints", "tensorboard", "figures")
+LOCK = "run.lock"
+FILES = (LOCK, "env.json", "metrics.jsonl", "training.json", "result.json", f"tensorboard/{events.FILE}")
+STARTS = 100
+"""How often a start makes its folder again that another process, which failed, has removed."""
 
 
 class Run:
@@ -45,17 +52,18 @@ class Run:
         """
         self.folder, self.config = folder, config
         machine(config)  # what cannot be trained leaves nothing behind
-        text = _sealed(config)
-        with _can_write(folder):
+        with files.writing(folder, ADVICE):
             _refuse_other(folder, config)
-            made = _make(folder)
+            made, self._lock = _lock(folder)
             try:
-                self._lock = _lock(folder)
-                if not (folder / "config.json").exists():
-                    checkpoint.replace_durably(folder / "config.json", text)
+                _refuse_other(folder, config)  # it may have come since
+                if not os.path.lexists(folder / "config.json"):
+                    files.replace(folder / "config.json", _sealed(config))
             except BaseException:
-                if made is not None:
-                    shutil.rmtree(made, ignore_errors=True)
+                if not os.path.lexists(folder / "config.json"):  # no run, and no process holds this lock but ours
+                    (folder / LOCK).unlink(missing_ok=True)
+                    files.remove_empty(made)
+                self.close()
                 raise
 
     def close(self) -> None:
@@ -63,18 +71,18 @@ class Run:
 
     def begin(self, lines: list[str]) -> None:
         """Start or go on: clear away what a killed process left, and set the metrics to those of a checkpoint."""
-        with _can_write(self.folder):
-            for leftover in (self.folder / "checkpoints").glob(".step-*"):
-                shutil.rmtree(leftover, ignore_errors=True)
-            for leftover in self.folder.glob(".*.json*.*"):
-                leftover.unlink()
+        with files.writing(self.folder, ADVICE):
+            _refuse_links(self.folder)
+            for place in (self.folder, *(self.folder / name for name in FOLDERS)):
+                files.clear_temporary(place)
             self.write_json("env.json", environment(self.config))
-            checkpoint.replace_durably(self.folder / "metrics.jsonl", "".join(line + "\n" for line in lines).encode())
+            files.replace(self.folder / "metrics.jsonl", "".join(line + "\n" for line in lines).encode())
             events.rewrite(self.folder / "tensorboard", lines)
 
-    def write_json(self, name: str, value: Any) -> None:
-        with _can_write(self.folder):
-            checkpoint.replace_durably(self.folder / name, (json.dumps(value, indent=2) + "\n").encode())
+    def write_json(self, name: str, values: dict[str, Any]) -> None:
+        """Write a sealed file into the folder."""
+        with files.writing(self.folder, ADVICE):
+            files.replace(self.folder / name, files.seal(values))
 
     def save(self, point: checkpoint.Checkpoint) -> Path:
         try:
@@ -89,9 +97,8 @@ class Run:
         return newest(self.folder, self.config)
 
     def append_metrics(self, line: str) -> None:
-        with _can_write(self.folder):
-            with (self.folder / "metrics.jsonl").open("a") as file:
-                file.write(line + "\n")
+        with files.writing(self.folder, ADVICE):
+            files.append(self.folder / "metrics.jsonl", f"{line}\n".encode())
             events.append(self.folder / "tensorboard", line)
 
     @property
@@ -100,40 +107,45 @@ class Run:
         return read_result(self.folder)
 
 
-@contextmanager
-def _can_write(folder: Path) -> Iterator[None]:
-    """Disk full, folder gone, no permission: one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise ValueError(
-            f"cannot write to {folder} ({error.strerror}); what was saved before is untouched: make room or permission "
-            "and run the same command again, or choose another folder with --out."
-        ) from error
+def _lock(folder: Path) -> tuple[list[Path], int]:
+    """Make the folder if need be, and lock it: the folders that were made, and the lock's descriptor."""
+    for start in range(STARTS):
+        made = []
+        try:
+            made = files.make_folders(folder)
+            lock = files.lock(folder / LOCK)
+        except FileNotFoundError:  # another process has made it, failed, and removed it again
+            if start == STARTS - 1:
+                raise
+            continue
+        except BaseException:
+            files.remove_empty(made)
+            raise
+        if lock is not None:
+            return made, lock
+        break
+    raise ValueError(f"another process is training in {folder}: wait for it, or choose another --out.")
 
 
-def _make(folder: Path) -> Path | None:
-    """Make a folder and those above it; the topmost that was not there."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        for path in missing:
-            with suppress(OSError):
-                path.rmdir()
-        raise
-    return missing[-1] if missing else None
+def _refuse_links(folder: Path) -> None:
+    """Refuse, before anything is written, links and the like in the places that a run writes to."""
+    for name in FOLDERS:
+        files.expect_folder(folder / name)
+    for name in FILES:
+        files.expect_file(folder / name)
+    checkpoint.expect_plain(folder / "checkpoints")
 
 
 def _refuse_other(folder: Path, config: RunConfig) -> None:
     """Refuse a folder that holds anything but this run, or nothing."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, but a run needs a folder: choose another --out.")
-    if not (folder / "config.json").exists():
+    if not os.path.lexists(folder / "config.json"):
         # A process killed in its first moments leaves its lock and perhaps half a configuration.
-        if folder.exists() and any(p.name != "run.lock" and ".config.json." not in p.name for p in folder.iterdir()):
+        if all(name == LOCK or files.is_temporary(name, of="config.json") for name in _names(folder)):
+            return
+        if not os.path.lexists(folder / "config.json"):  # which another process may have written since
             raise ValueError(f"{folder} has files in it, but no run: choose an empty or new folder with --out.")
-        return
     there = read_config(folder)
     if there.hash == config.hash:
         return
@@ -146,21 +158,16 @@ def _refuse_other(folder: Path, config: RunConfig) -> None:
             )
 
 
-def _lock(folder: Path) -> int:
-    descriptor = os.open(folder / "run.lock", os.O_RDWR | os.O_CREAT, 0o644)
+def _names(folder: Path) -> list[str]:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ValueError(f"another process is training in {folder}: wait for it, or choose another --out.") from None
-    return descriptor
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
 
 
 def _sealed(config: RunConfig) -> bytes:
     """The only valid text of config.json. `sha256` is of what the run computes, `seal` of every setting."""
-    settings = config.to_dict()
-    seal = checkpoint.sha256(json.dumps(settings, sort_keys=True).encode())
-    return (json.dumps({"config": settings, "sha256": config.hash, "seal": seal}, indent=2) + "\n").encode()
+    return files.seal({"config": config.to_dict(), "sha256": config.hash})
 
 
 def attempts_of(line: dict[str, Any]) -> list[int]:
@@ -178,10 +185,13 @@ def taught_of(line: dict[str, Any]) -> list[bool]:
 def read_config(folder: Path) -> RunConfig:
     """The configuration of a run, every byte of it verified."""
     try:
-        text = (folder / "config.json").read_bytes()
-        config = RunConfig.from_dict(json.loads(text)["config"])
+        text = files.read(folder / "config.json")
+        config = RunConfig.from_dict(files.unseal(text)["config"])
         if text != _sealed(config):
             raise ValueError("its hash does not match")
+    except files.NotPlain as error:
+        damage = f"{folder}/config.json {error.reason}"
+        raise ValueError(f"{damage}: restore it, or train into another --out.") from error
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{folder} holds no run (no config.json): give the folder of a run.") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -191,22 +201,31 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """The result of a finished run; None if there is none that can be read."""
+    """The result of a finished run, every byte of it verified; None if there is none that can be read."""
     try:
-        result = json.loads((folder / "result.json").read_bytes())
+        values = files.unseal(files.read(folder / "result.json"))
     except (OSError, ValueError, RecursionError):
         return None
-    return result if isinstance(result, dict) and result.keys() >= RESULT else None
+    return values if is_result(values, read_config(folder).seeds) else None
 
 
 def newest(folder: Path, config: RunConfig) -> checkpoint.Checkpoint | None:
     """The newest whole checkpoint of a run, if it has one yet."""
-    point = checkpoint.load_newest(folder / "checkpoints")
+    point = checkpoint.load_newest(folder / "checkpoints", most_bytes(config))
     if point is not None and point.facts.get("config") != config.hash:
         raise ValueError(f"the checkpoints in {folder} belong to another configuration: choose another folder.")
     if point is not None and not (isinstance(point.facts.get("updates"), int) and "metrics.jsonl" in point.files):
         raise ValueError(f"the checkpoints in {folder} were made by another version of tapehead: use that one.")
     return point
+
+
+def most_bytes(config: RunConfig) -> int:
+    """Bytes that a checkpoint of a run has at most: generous, but far from what would fill the memory."""
+    _, model = machine(config)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    tensors = 8 * (8 * parameters + WINDOW + 16)  # weights, averages, optimiser and records of a seed, in 8 bytes each
+    metrics = (config.all_updates // BLOCK + 1) * 128  # one line a block
+    return (64 << 20) + 2 * len(config.seeds) * (tensors + metrics)
 
 
 def machine(config: RunConfig) -> tuple[Task, SequenceModel]:

@@ -1,10 +1,39 @@
-"""The card of a trained machine: what it is, where it comes from, what it promises. A JSON file beside its weights."""
+"""The card of a trained machine: what it is, where it comes from, what it promises. A sealed JSON file beside its
+weights: one flipped bit in an option would load another machine."""
 
 import dataclasses
-import json
-from typing import Any, Self
+from typing import Any, Self, TypedDict, get_type_hints
 
+from tapehead import files
+from tapehead.typed import fits
 from tapehead.words import unknown
+
+
+class _Point(TypedDict):
+    """What readers use of a point's scores; the cost is None where it is infinite."""
+
+    label: str
+    sizes: dict[str, Any]
+    slots: int | None
+    sequences: int
+    bits: float | None
+    wrong_bits: float
+    perfect: float
+
+
+class _Criterion(TypedDict):
+    says: str
+    points: list[str]
+    under: float | None
+    met: bool
+
+
+class _Snapshots(TypedDict):
+    episodes: list[int]
+    sha256: str
+
+
+_INSIDE = {"points": list[_Point], "criteria": list[_Criterion], "snapshots": _Snapshots | None}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,21 +77,21 @@ class Card:
     """Its weights on the way: episodes of each, and the SHA-256 of their file."""
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n"
+        return files.seal(dataclasses.asdict(self)).decode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """A card, every field of it there and no other."""
-        values = json.loads(text)
-        names = [field.name for field in dataclasses.fields(cls)]
+        """A card, every field of it there, of its type and no other."""
+        values = files.unseal(text)
+        hints = get_type_hints(cls)
         for name in values:
-            if name not in names:
-                raise ValueError(unknown("field", name, names))
+            if name not in hints:
+                raise ValueError(unknown("field", name, hints))
         values["curve"] = [(episodes, bits) for episodes, bits in values["curve"]]
         card = cls(**values)
-        for name in ("task_options", "model_options", "settings", "environment"):
-            if not isinstance(getattr(card, name), dict):
-                raise ValueError(f"{name} is not a table")
+        for name, hint in (*hints.items(), *_INSIDE.items()):
+            if not fits(getattr(card, name), hint):
+                raise ValueError(f"its {name} is not of its type")
         if card.headline not in [point["label"] for point in card.points]:
             raise ValueError(f"it has no scores at its headline, {card.headline}")
         return card
