@@ -26,7 +26,6 @@ _KINDS = (
     (stat.S_ISREG, "a file"),
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
 )
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}")
 _SEAL, _END = b'\n "seal": "', b'"\n}\n'
@@ -70,7 +69,7 @@ def _expect_file(path: Path, found: os.stat_result, limit: int | None = None) ->
 
 
 def _kind(mode: int) -> str:
-    return next((word for matches, word in _KINDS if matches(mode)), "a device")
+    return next((word for matches, word in _KINDS if matches(mode)), "a socket or a device")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -88,6 +88,8 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": "tapehead"})
     figure.savefig(png, format="png", metadata={"Software": "tapehead"}, dpi=DPI)
     pictures = {folder / f"{name}.svg": svg.getvalue(), folder / f"{name}.png": png.getvalue()}
+    for path in pictures:
+        files.expect_file(path)
     with files.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for path, data in pictures.items():
