@@ -240,9 +240,12 @@ def lock(path: Path) -> int | None:
 # --- seals -----------------------------------------------------------------------------------------------------------
 
 
-def seal(values: dict[str, Any]) -> bytes:
-    """JSON text of a table whose last field, `seal`, is the SHA-256 of all the text before it."""
-    text = json.dumps(values | {"seal": ""}, indent=1) + "\n"
+def seal(values: dict[str, Any], *, finite: bool = True) -> bytes:
+    """JSON text of a table whose last field, `seal`, is the SHA-256 of all the text before it.
+
+    finite: refuse infinities and NaN, which JSON does not have.
+    """
+    text = json.dumps(values | {"seal": ""}, indent=1, allow_nan=not finite) + "\n"
     head = text.encode().removesuffix(_END)
     return head + sha256(head).encode() + _END
 

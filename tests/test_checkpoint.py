@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from damage import HARMS, flip_bit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -228,30 +229,8 @@ def damage(path, name, change):
     (path / name).write_bytes(change(data))
 
 
-def flip_bit(data, source):
-    place = source.randrange(len(data) * 8)
-    changed = bytearray(data)
-    changed[place // 8] ^= 1 << place % 8
-    return bytes(changed)
-
-
-def truncate(data, source):
-    return data[: source.randrange(len(data))]
-
-
-def zero_block(data, source):
-    start = source.randrange(len(data))
-    end = min(len(data), start + source.choice((1, 16, 512)))
-    zeroed = data[:start] + bytes(end - start) + data[end:]
-    return zeroed if zeroed != data else flip_bit(data, source)
-
-
-def lengthen(data, source):
-    return data + source.choice((b"\0", b"\n", b" ", data))
-
-
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("harm", [flip_bit, truncate, zero_block, lengthen])
+@pytest.mark.parametrize("harm", HARMS)
 def test_every_kind_of_damage_to_every_kind_of_file_is_refused(folder, name, harm):
     path, source = folder / "step-000000002", random.Random(f"{name} {harm.__name__}")
     good = (path / name).read_bytes()

@@ -262,6 +262,13 @@ def test_a_seal_is_the_last_field_of_plain_json(values):
     assert text == files.seal(files.unseal(text))
 
 
+def test_numbers_that_json_does_not_have_are_refused_unless_asked_for():
+    values = {"a": [float("inf")]}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.seal(values)
+    assert files.unseal(files.seal(values, finite=False)) == values
+
+
 def test_every_bit_of_a_sealed_text_counts():
     good = files.seal({"a": 1, "b": [0.25, "text"]})
     for place in range(len(good) * 8):

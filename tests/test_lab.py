@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_checkpoint import flip_bit, lengthen, truncate, zero_block
+from damage import HARMS
 from tiny_laboratory import EPISODES, FAR, NEAR, REAL_CLAIM, ROW, tapehead, tiny_laboratory
 
 from tapehead import files
@@ -417,7 +417,7 @@ def trained(confirmed, tmp_path):
     trainer.run.close()
 
 
-@pytest.mark.parametrize("harm", [flip_bit, truncate, zero_block, lengthen])
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_time_that_was_damaged_is_not_known(trained, harm):
     trainer, path = trained
     assert training(trainer).seconds > 0

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_checkpoint import flip_bit, lengthen, truncate, zero_block
+from damage import HARMS
 
 import tapehead
 from tapehead import files
@@ -325,7 +325,7 @@ def test_a_pipe_is_not_waited_for(finished, tmp_path):
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("harm", [flip_bit, truncate, zero_block, lengthen])
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_result_is_none(used, harm):
     good, source = (used / "result.json").read_bytes(), random.Random(harm.__name__)
     assert read_result(used) is not None

@@ -14,7 +14,7 @@ import pytest
 import safetensors.torch
 import torch
 import tyro
-from test_checkpoint import flip_bit, lengthen, truncate, zero_block
+from damage import HARMS
 from tiny_laboratory import EPISODES, ROW, tapehead, tiny_laboratory
 
 import tapehead as package
@@ -318,7 +318,7 @@ def test_a_damaged_card(home, change, message):
         zoo.load(ROW)
 
 
-@pytest.mark.parametrize("harm", [flip_bit, truncate, zero_block, lengthen])
+@pytest.mark.parametrize("harm", HARMS)
 def test_every_damage_to_a_card_is_refused(home, harm):
     path, source = home / f"{ROW}.json", random.Random(harm.__name__)
     good = path.read_bytes()

@@ -82,7 +82,7 @@ class Run:
     def write_json(self, name: str, values: dict[str, Any]) -> None:
         """Write a sealed file into the folder."""
         with files.writing(self.folder, ADVICE):
-            files.replace(self.folder / name, files.seal(values))
+            files.replace(self.folder / name, files.seal(values, finite=False))  # scores may be infinite
 
     def save(self, point: checkpoint.Checkpoint) -> Path:
         try:
