@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from damage import HARMS, flip_bit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tapehead import files
 from tapehead.training import checkpoint
 from tapehead.training.checkpoint import KEEP, MANIFEST, Checkpoint, DamagedCheckpoint
 
@@ -120,9 +122,8 @@ def at_call(number, monkeypatch, happen):
         (os, "fsync"),
         (os, "open"),
         (shutil, "rmtree"),
-        (checkpoint, "write_durably"),
-        (checkpoint, "sync_folder"),
-        (Path, "open"),
+        (files, "write_new"),
+        (files, "sync_folder"),
         (Path, "mkdir"),
         (Path, "rename"),
         (Path, "iterdir"),
@@ -178,7 +179,7 @@ def die_at_call(number, folder, step):
     """Save in a child process that is gone at a call, half a file written if the call writes one."""
 
     def die(original, arguments):
-        if original.__name__ == "write_durably":
+        if original.__name__ == "write_new":
             arguments[0].write_bytes(arguments[1][: len(arguments[1]) // 2])
         os._exit(9)
 
@@ -192,12 +193,12 @@ def die_at_call(number, folder, step):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
-@pytest.mark.parametrize("name", ["write_durably", "sync_folder"])
+@pytest.mark.parametrize("name", ["write_new", "sync_folder"])
 def test_a_full_disk_leaves_no_rubbish(folder, monkeypatch, name):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, name, full)
+    monkeypatch.setattr(files, name, full)
     with pytest.raises(OSError, match="No space"):
         checkpoint.save(folder, example(3))
     monkeypatch.undo()
@@ -228,30 +229,8 @@ def damage(path, name, change):
     (path / name).write_bytes(change(data))
 
 
-def flip_bit(data, source):
-    place = source.randrange(len(data) * 8)
-    changed = bytearray(data)
-    changed[place // 8] ^= 1 << place % 8
-    return bytes(changed)
-
-
-def truncate(data, source):
-    return data[: source.randrange(len(data))]
-
-
-def zero_block(data, source):
-    start = source.randrange(len(data))
-    end = min(len(data), start + source.choice((1, 16, 512)))
-    zeroed = data[:start] + bytes(end - start) + data[end:]
-    return zeroed if zeroed != data else flip_bit(data, source)
-
-
-def lengthen(data, source):
-    return data + source.choice((b"\0", b"\n", b" ", data))
-
-
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("harm", [flip_bit, truncate, zero_block, lengthen])
+@pytest.mark.parametrize("harm", HARMS)
 def test_every_kind_of_damage_to_every_kind_of_file_is_refused(folder, name, harm):
     path, source = folder / "step-000000002", random.Random(f"{name} {harm.__name__}")
     good = (path / name).read_bytes()
@@ -283,16 +262,16 @@ def test_a_file_that_is_gone_or_something_else(folder, name, tmp_path):
     with pytest.raises(DamagedCheckpoint, match=f"step-000000002/{name} is missing"):
         checkpoint.load(path)
     (path / name).mkdir()
-    with pytest.raises(DamagedCheckpoint, match=f"{name} is not a file"):
+    with pytest.raises(DamagedCheckpoint, match=f"step-000000002/{name} is a folder, not a plain file"):
         checkpoint.load(path)
     (path / name).rmdir()
     os.mkfifo(path / name)  # reading it would wait for ever
-    with pytest.raises(DamagedCheckpoint, match=f"{name} is not a file"):
+    with pytest.raises(DamagedCheckpoint, match=f"step-000000002/{name} is a named pipe, not a plain file"):
         checkpoint.load(path)
     (path / name).unlink()
     (tmp_path / "elsewhere").write_bytes(good)
     (path / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(DamagedCheckpoint, match=f"{name} is not a file"):
+    with pytest.raises(DamagedCheckpoint, match=f"step-000000002/{name} is a symbolic link, not a plain file"):
         checkpoint.load(path)
 
 
@@ -323,14 +302,13 @@ def test_strange_things_beside_the_checkpoints_are_passed_over(folder, name, kin
 # --- malice ----------------------------------------------------------------------------------------------------------
 
 
-def forge(path, files, **changes):
-    """A checkpoint with a valid manifest over any bytes; `changes` are names in the manifest with their hashes."""
+def forge(path, contents, **changes):
+    """A checkpoint with a valid manifest over any bytes; `changes` are other names in it, and what they should hold."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
-    for name, data in files.items():
+    for name, data in contents.items():
         (path / name).write_bytes(data)
-    hashes = {name: checkpoint.sha256(data) for name, data in files.items()}
-    (path / MANIFEST).write_bytes(checkpoint._manifest(hashes | changes))
+    (path / MANIFEST).write_bytes(checkpoint._manifest(contents | changes))
 
 
 @pytest.fixture
@@ -347,8 +325,8 @@ def parts(folder):
 def test_nothing_is_read_outside_the_folder(tmp_path, parts, name, monkeypatch):
     (tmp_path / "x").write_bytes(b"secret")
     path = tmp_path / "step-000000002"
-    forge(path, parts, **{name: checkpoint.sha256(b"secret")})
-    monkeypatch.setattr(Path, "read_bytes", inside(path, Path.read_bytes))
+    forge(path, parts, **{name: b"secret"})
+    monkeypatch.setattr(os, "open", inside(path, os.open))
     with pytest.raises(DamagedCheckpoint) as refusal:
         checkpoint.load(path)
     assert str(refusal.value).isprintable()
@@ -356,10 +334,10 @@ def test_nothing_is_read_outside_the_folder(tmp_path, parts, name, monkeypatch):
 
 
 def inside(folder, original):
-    def checked(self):
-        assert self.parent == folder
-        assert self.name in FILES
-        return original(self)
+    def checked(path, *flags):
+        assert path.parent == folder
+        assert path.name in FILES
+        return original(path, *flags)
 
     return checked
 
@@ -420,11 +398,23 @@ def test_hostile_json_is_refused(tmp_path, parts, text):
             checkpoint.load(path)
 
 
-@pytest.mark.parametrize("hashes", [{}, {"state.json": None}, {"state.json": 3}, [], ["state.json"], None, "x", 1.5])
-def test_hostile_manifests_with_a_right_hash_are_refused(tmp_path, parts, hashes):
+@pytest.mark.parametrize(
+    "listed",
+    [
+        *({}, {"state.json": None}, {"state.json": 3}, [], ["state.json"], None, "x", 1.5),
+        {"state.json": {}},
+        {"state.json": {"size": 3}},
+        {"state.json": {"size": "3", "sha256": ""}},
+        {"state.json": {"size": True, "sha256": ""}},
+        {"state.json": {"size": -3, "sha256": ""}},
+        {"state.json": {"size": 3, "sha256": 3}},
+        {"state.json": {"size": 3, "sha256": "", "more": 3}},
+    ],
+)
+def test_hostile_manifests_with_a_right_seal_are_refused(tmp_path, parts, listed):
     path = tmp_path / "step-000000002"
     forge(path, parts)
-    (path / MANIFEST).write_bytes(checkpoint._manifest(hashes))
+    (path / MANIFEST).write_bytes(files.seal({"files": listed}))
     with pytest.raises(DamagedCheckpoint):
         checkpoint.load(path)
 
@@ -434,7 +424,28 @@ def test_an_enormous_manifest_is_not_read(tmp_path, parts):
     forge(path, parts)
     with (path / MANIFEST).open("r+b") as file:
         file.truncate(1 << 40)  # sparse
-    with pytest.raises(DamagedCheckpoint, match="not a file of a checkpoint"):
+    with pytest.raises(DamagedCheckpoint, match=r"manifest.json has 1,099,511,627,776 bytes, but at most 1,048,576"):
+        checkpoint.load(path)
+
+
+ENORMOUS = 128 << 30
+
+
+def test_an_enormous_file_is_not_read(tmp_path, parts):
+    """Neither one that outgrew its manifest nor one whose manifest was forged."""
+    path = tmp_path / "step-000000002"
+    forge(path, parts)
+    with (path / "state.safetensors").open("r+b") as file:
+        file.truncate(ENORMOUS)  # sparse
+    with pytest.raises(DamagedCheckpoint, match=r"state.safetensors has 137,438,953,472 bytes, but at most"):
+        checkpoint.load(path)
+    listed = files.unseal((path / MANIFEST).read_bytes())["files"]
+    listed["state.safetensors"]["size"] = ENORMOUS
+    listed["balance"] = {"size": -ENORMOUS, "sha256": ""}
+    (path / MANIFEST).write_bytes(files.seal({"files": listed}))
+    with pytest.raises(
+        DamagedCheckpoint, match=r"step-000000002 has 137,438,95.,... bytes, but such a run has at most"
+    ):
         checkpoint.load(path)
 
 

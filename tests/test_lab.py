@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from damage import HARMS
 from tiny_laboratory import EPISODES, FAR, NEAR, REAL_CLAIM, ROW, tapehead, tiny_laboratory
 
+from tapehead import files
 from tapehead.evaluation.generalisation import score
 from tapehead.evaluation.summaries import quartiles, wilson
 from tapehead.lab import records
 from tapehead.lab.blocks import Block, blocks_of, curve_of, mean_bits, worst_after
 from tapehead.lab.claims import CLAIMS, Criterion, Point, claim_of
+from tapehead.lab.clock import training
 from tapehead.lab.costs import draw_costs
 from tapehead.lab.summary import seconds_per_episode, summarise
 from tapehead.lab.tables import describe, readme
@@ -26,7 +29,7 @@ from tapehead.models import make_model
 from tapehead.paper.presets import PRESETS, VARIANTS, preset
 from tapehead.tasks import make_task
 from tapehead.training.loop import Trainer
-from tapehead.training.runs import load, machine
+from tapehead.training.runs import Run, load, machine, read_config
 
 CONFIRM = ("confirm", ROW, "--seed", 40, "--seeds", 3, "--sequences", 6)
 
@@ -400,6 +403,81 @@ def test_a_run_that_was_trained_without_a_clock_has_no_seconds(confirmed, tmp_pa
     assert tapehead(*CONFIRM, "--work", tmp_path / "work", "--out", tmp_path / "out") == 0
     assert record_in(tmp_path)["seconds"] is None
     assert "not measured" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.fixture
+def trained(confirmed, tmp_path):
+    """A copy of the run of the confirmation, restored, and the file in which its time is."""
+    shutil.copytree(confirmed / "work", tmp_path / "work")
+    (folder,) = (tmp_path / "work").iterdir()
+    config = read_config(folder)
+    trainer = Trainer(config, Run(folder, config))
+    trainer.restore()
+    yield trainer, folder / "training.json"
+    trainer.run.close()
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_time_that_was_damaged_is_not_known(trained, harm):
+    trainer, path = trained
+    assert training(trainer).seconds > 0
+    good, source = path.read_bytes(), random.Random(harm.__name__)
+    for _ in range(200):
+        path.write_bytes(harm(good, source))
+        assert training(trainer).seconds is None
+
+
+def test_a_time_of_another_type_is_not_known(trained):
+    trainer, path = trained
+    good = files.unseal(path.read_bytes())
+    for change in (
+        *({"seconds": value} for value in ("3", True, [3.0], {})),
+        *({"environment": value} for value in (None, "x", [], {}, good["environment"] | {"date": 3})),
+        {"more": 3},
+    ):
+        path.write_bytes(files.seal(good | change))
+        assert training(trainer).seconds is None
+    path.write_bytes(files.seal({"seconds": 3.0}))
+    assert training(trainer).seconds is None
+    os.truncate(path, 128 << 30)  # sparse
+    assert training(trainer).seconds is None
+    path.unlink()
+    os.mkfifo(path)
+    assert training(trainer).seconds is None
+
+
+def test_records_that_are_enormous_or_no_plain_files_are_refused_unread(tmp_path):
+    path = records.write(made_up([400], [0.5]), tmp_path)
+    (tmp_path / "link").symlink_to(path)
+    assert records.read(tmp_path / "link") == records.read(path)  # the user has named it
+    os.truncate(path, 128 << 30)  # sparse
+    with pytest.raises(ValueError, match=r"made-up.json has 137,438,953,472 bytes, but at most 16,777,216 are read"):
+        records.read(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=r"made-up.json is a named pipe, not a plain file: give a record"):
+        records.read(path)
+
+
+@pytest.mark.parametrize("name", ["made-up.json", "README.md", "costs.svg", "costs.png"])
+def test_records_are_not_written_through_links(tmp_path, name):
+    (tmp_path / "theirs").write_text("{}")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to(tmp_path / "theirs")
+    with pytest.raises(ValueError, match=f"{name} is a symbolic link, not a plain file"):
+        records.write(made_up([400], [0.5]), tmp_path / "out")
+    assert (tmp_path / "theirs").read_text() == "{}"
+
+
+def test_a_full_disk_is_one_sentence_that_names_the_folder(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for act in (lambda: records.write(made_up([400], [0.5]), tmp_path), lambda: records.write_readme(tmp_path)):
+        with pytest.raises(ValueError, match=rf"cannot write to {tmp_path} \(No space left on device\): make room"):
+            act()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recipe_has_a_record_of_its_own(tmp_path):

@@ -19,6 +19,7 @@ import torch
 from rich.console import Console
 
 import tapehead
+from tapehead import files
 from tapehead.commands.train import finish
 from tapehead.streams import stream
 from tapehead.tasks import Batch
@@ -95,7 +96,7 @@ def complete(folder, config):
 def outcome(folder):
     """All of a finished run that must not depend on its interruptions."""
     result = json.loads((folder / "result.json").read_text())
-    del result["seconds_of_last_session"]
+    del result["seconds_of_last_session"], result["seal"]
     newest = checkpoint.folders(folder / "checkpoints")[0]
     return (
         result,
@@ -742,22 +743,26 @@ def test_a_process_killed_in_its_first_moments_can_be_run_again(tmp_path, leftov
     if leftover != "nothing":
         (folder / "run.lock").touch()
     if leftover == "half a configuration":
-        (folder / ".config.json.123").write_text("{")
+        files.temporary_name(folder / "config.json").write_text("{")
     complete(folder, tiny(episodes=100))
     assert not list(folder.glob(".*"))
 
 
 def test_leftovers_of_a_killed_save_are_cleared_away(used):
-    (used / "checkpoints" / ".step-000000700.99").mkdir()
-    (used / "checkpoints" / ".step-000000700.99" / "state.json").write_text("{")
-    (used / "checkpoints" / ".step-000000100.99.old").mkdir()
-    for name in (".env.json.99", ".metrics.jsonl.99", ".result.json.99"):
-        (used / name).write_text("{")
+    half = files.temporary_name(used / "checkpoints" / "step-000000700")
+    half.mkdir()
+    (half / "state.json").write_text("{")
+    files.temporary_name(used / "checkpoints" / "step-000000100").mkdir()
+    (used / "figures").mkdir()
+    names = ("env.json", "metrics.jsonl", "result.json", f"tensorboard/{events.FILE}", "figures/memory.png")
+    for name in names:
+        files.temporary_name(used / name).write_text("{")
+    (used / ".mine").write_text("other hidden files stay")
     complete(used, PLAIN)
-    assert not list(used.rglob(".*"))
+    assert list(used.rglob(".*")) == [used / ".mine"]
 
 
-@pytest.mark.parametrize("where", ["write_durably", "replace_durably", "events"])
+@pytest.mark.parametrize("where", ["write_new", "replace", "events"])
 def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(used, monkeypatch, where):
     def full(*arguments):
         raise OSError(28, "No space left on device")
@@ -765,10 +770,10 @@ def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(used, monkeyp
     run = Run(used, PLAIN)
     trainer = Trainer(PLAIN, run)
     with monkeypatch.context() as patch:
-        patch.setattr(*((events, "append") if where == "events" else (checkpoint, where)), full)
+        patch.setattr(*((events, "append") if where == "events" else (files, where)), full)
         act = {
-            "write_durably": lambda: run.save(checkpoint.Checkpoint(900, trainer.population.tensors(), {}, {})),
-            "replace_durably": lambda: run.write_json("result.json", {}),
+            "write_new": lambda: run.save(checkpoint.Checkpoint(900, trainer.population.tensors(), {}, {})),
+            "replace": lambda: run.write_json("result.json", {}),
             "events": lambda: run.append_metrics("{}"),
         }[where]
         with pytest.raises(ValueError, match=r"No space left on device.*run the same command again") as refusal:

@@ -4,7 +4,8 @@ machine that goes in is the median one."""
 import copy
 import dataclasses
 import itertools
-import json
+import os
+import random
 import shlex
 import shutil
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 import safetensors.torch
 import torch
 import tyro
+from damage import HARMS
 from tiny_laboratory import EPISODES, ROW, tapehead, tiny_laboratory
 
 import tapehead as package
-from tapehead import cli, zoo
+from tapehead import cli, files, zoo
 from tapehead.commands.train import configure
 from tapehead.evaluation.generalisation import score
 from tapehead.lab import adoption, records, snapshots
@@ -24,7 +26,6 @@ from tapehead.models.ntm import NTM
 from tapehead.paper.presets import preset
 from tapehead.pictures.sparkline import BLOCKS, RAMP, sparkline
 from tapehead.tasks import make_task
-from tapehead.training.checkpoint import sha256
 from tapehead.zoo import store
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -131,7 +132,7 @@ def test_what_goes_in_comes_out(made, home, record):
     assert card.seed == chosen["seed"]
     from_run = package.load(the_run(made), card.seed)
     assert torch.equal(model.flat_parameters(), from_run.flat_parameters())
-    assert card.sha256 == sha256((home / f"{ROW}.safetensors").read_bytes())
+    assert card.sha256 == files.sha256((home / f"{ROW}.safetensors").read_bytes())
     tensors = safetensors.torch.load_file(home / f"{ROW}.safetensors")
     assert {key: tensor.dtype for key, tensor in tensors.items()} == dict.fromkeys(
         dict(model.named_parameters()), torch.float32
@@ -271,7 +272,7 @@ def rewrite(home, change):
     change(tensors)
     data = safetensors.torch.save(tensors)
     (home / f"{ROW}.safetensors").write_bytes(data)
-    (home / f"{ROW}.json").write_text(dataclasses.replace(zoo.card(ROW), sha256=sha256(data)).to_json())
+    (home / f"{ROW}.json").write_text(dataclasses.replace(zoo.card(ROW), sha256=files.sha256(data)).to_json())
 
 
 @pytest.mark.parametrize(
@@ -310,11 +311,117 @@ def test_missing_weights(home):
     ],
 )
 def test_a_damaged_card(home, change, message):
-    values = json.loads((home / f"{ROW}.json").read_text())
+    values = files.unseal((home / f"{ROW}.json").read_bytes())
     change(values)
-    (home / f"{ROW}.json").write_text(json.dumps(values))
+    (home / f"{ROW}.json").write_bytes(files.seal(values))
     with pytest.raises(ValueError, match=message):
         zoo.load(ROW)
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_every_damage_to_a_card_is_refused(home, harm):
+    path, source = home / f"{ROW}.json", random.Random(harm.__name__)
+    good = path.read_bytes()
+    for _ in range(200):
+        path.write_bytes(harm(good, source))
+        with pytest.raises(ValueError, match=r"the card .* is damaged \(its seal does not match\): install tapehead"):
+            zoo.card(ROW)
+
+
+def test_another_option_under_the_old_seal_is_refused(home):
+    """It would load another machine, with the same weights."""
+    text = (home / f"{ROW}.json").read_text()
+    assert '"memory_slots": 8' in text
+    (home / f"{ROW}.json").write_text(text.replace('"memory_slots": 8', '"memory_slots": 9'))
+    with pytest.raises(ValueError, match="its seal does not match"):
+        zoo.load(ROW)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(zoo.Card)])
+def test_a_card_with_other_types_is_refused(home, name):
+    path = home / f"{ROW}.json"
+    values = files.unseal(path.read_bytes())
+    here = values[name]
+    for value in (None, True, 7, 1.5, "x", ["x"], [["x"]], [{}], {"x": 7}):
+        table = isinstance(here, dict) and isinstance(value, dict) and name != "snapshots"  # of any contents
+        if not table and (isinstance(value, list) or type(value) is not type(here)):
+            path.write_bytes(files.seal(values | {name: value}))
+            if value is None and name in ("solved_at", "snapshots"):
+                assert zoo.card(ROW)
+                continue
+            with pytest.raises(ValueError, match=r"the card .* is damaged"):
+                zoo.card(ROW)
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [("points", name) for name in ("label", "sizes", "slots", "sequences", "bits", "wrong_bits", "perfect")]
+    + [("criteria", name) for name in ("says", "points", "under", "met")],
+)
+def test_scores_and_criteria_of_other_types_are_refused(home, where, name):
+    path = home / f"{ROW}.json"
+    values = files.unseal(path.read_bytes())
+    for value in ("x", [3]) if name != "label" else (3, None):
+        if type(value) is not type(values[where][0][name]) or name == "points":
+            changed = copy.deepcopy(values)
+            changed[where][0][name] = value
+            path.write_bytes(files.seal(changed))
+            with pytest.raises(ValueError, match=r"the card .* is damaged"):
+                zoo.card(ROW)
+
+
+@pytest.mark.parametrize("suffix", ["json", "safetensors", "snapshots.safetensors"])
+def test_what_is_enormous_or_no_plain_file_is_refused_unread(home, suffix):
+    path = home / f"{ROW}.{suffix}"
+
+    def refused(reason):
+        with pytest.raises(ValueError, match=f"{ROW}.{suffix} {reason}.*: install tapehead or fetch the machine again"):
+            zoo.snapshots(ROW) if "snapshots" in suffix else zoo.load(ROW)
+
+    os.truncate(path, 128 << 30)  # sparse
+    refused("has 137,438,953,472 bytes, but at most")
+    path.unlink()
+    os.mkfifo(path)
+    refused("is a named pipe, not a plain file")
+
+
+def test_an_installation_of_links_is_read(home, tmp_path):
+    """As some installers make them."""
+    (tmp_path / "linked").mkdir()
+    for path in home.iterdir():
+        (tmp_path / "linked" / path.name).symlink_to(path)
+    assert torch.equal(zoo.load(ROW, folder=tmp_path / "linked").flat_parameters(), zoo.load(ROW).flat_parameters())
+    assert zoo.snapshots(ROW, folder=tmp_path / "linked")
+
+
+def test_nothing_is_written_through_a_link(home, tmp_path):
+    zoo.fetch(ROW, tmp_path / "out")
+    for suffix in ("json", "safetensors"):
+        path = tmp_path / "out" / f"{ROW}.{suffix}"
+        (tmp_path / "theirs").write_text("years of work")
+        path.unlink()
+        path.symlink_to(tmp_path / "theirs")
+        with pytest.raises(ValueError, match="is there already, and another one"):
+            zoo.fetch(ROW, tmp_path / "out")
+        with pytest.raises(ValueError, match="is a symbolic link, not a plain file"):
+            store.put(zoo.card(ROW), dict(zoo.load(ROW).named_parameters()), tmp_path / "out")
+        assert (tmp_path / "theirs").read_text() == "years of work"
+        path.unlink()
+
+
+def test_a_full_disk_is_one_sentence_that_names_the_folder(home, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    card, parameters = zoo.card(ROW), dict(zoo.load(ROW).named_parameters())
+    monkeypatch.setattr(os, "fsync", full)
+    for act, folder in (
+        (lambda: zoo.fetch(ROW, tmp_path / "out"), tmp_path / "out"),
+        (lambda: store.put(card, parameters), home),
+        (lambda: store.put_snapshots(ROW, {100: parameters}), home),
+    ):
+        with pytest.raises(ValueError, match=rf"cannot write to {folder} \(No space left on device\): make room"):
+            act()
 
 
 def test_a_backend_that_cannot_run_here(home):

@@ -5,6 +5,7 @@ nothing is left behind. The colours of `BITS` are those of the paper's Figures 4
 what is uncertain is green or yellow. `GREYS` are those of its Figures 6 and 14: black for 0, white for 1.
 """
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 import matplotlib.style
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
+
+from tapehead import files
 
 WIDTH = 9.0  # inches; at the 900 pixels of a page, 9 points are then 12.5 pixels
 DPI = 160
@@ -81,11 +84,17 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
     There is nothing to close: without pyplot, nobody else holds the figure.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    svg, png = folder / f"{name}.svg", folder / f"{name}.png"
-    figure.savefig(svg, metadata={"Date": None, "Creator": "tapehead"})
-    figure.savefig(png, metadata={"Software": "tapehead"}, dpi=DPI)
-    return [svg, png]
+    svg, png = io.BytesIO(), io.BytesIO()
+    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": "tapehead"})
+    figure.savefig(png, format="png", metadata={"Software": "tapehead"}, dpi=DPI)
+    pictures = {folder / f"{name}.svg": svg.getvalue(), folder / f"{name}.png": png.getvalue()}
+    for path in pictures:
+        files.expect_file(path)
+    with files.writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, data in pictures.items():
+            files.replace(path, data)
+    return list(pictures)
 
 
 def task_title(name: str) -> str:

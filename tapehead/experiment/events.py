@@ -11,31 +11,32 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from tapehead import files
+
 FILE = "events.out.tfevents.0.tapehead"
 
 
 def rewrite(folder: Path, lines: Iterable[str]) -> None:
     """A new event file for lines of metrics."""
-    folder.mkdir(exist_ok=True)
+    files.make_folder(folder)
     head = _record(_double(1, 0.0) + _bytes(3, b"brain.Event:2"))
-    (folder / FILE).write_bytes(head + b"".join(_line(line) for line in lines))
+    files.replace(folder / FILE, head + b"".join(_line(line) for line in lines))
 
 
 def append(folder: Path, line: str) -> None:
-    with (folder / FILE).open("ab") as file:
-        file.write(_line(line))
+    files.expect_folder(folder)
+    files.append(folder / FILE, _line(line))
 
 
 def _line(text: str) -> bytes:
-    """The events of one line of metrics: bits of every seed, and the learning rate, its own where each has one."""
+    """The events of one line of metrics: bits and learning rate of every seed."""
     line = json.loads(text)
     scalars = {
-        f"bits/seed-{seed}": bits for seed, bits in zip(line["seeds"], line["bits"], strict=True) if bits is not None
+        f"{name}/seed-{seed}": value
+        for name in ("bits", "rate")
+        for seed, value in zip(line["seeds"], line[name], strict=True)
+        if value is not None
     }
-    if isinstance(line["rate"], list):
-        scalars |= {f"rate/seed-{seed}": rate for seed, rate in zip(line["seeds"], line["rate"], strict=True)}
-    else:
-        scalars["rate"] = line["rate"]
     values = b"".join(_bytes(1, _bytes(1, tag.encode()) + _float(2, value)) for tag, value in scalars.items())
     return _record(_double(1, float(line["episodes"])) + b"\x10" + _varint(line["episodes"]) + _bytes(5, values))
 
