@@ -249,11 +249,6 @@ class NTM(Machine, SequenceModel):
         backend = self._population_backend(flat)
         if backend == "reference":
             return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots)
-        if (inputs.shape[-1], targets.shape[-1]) != (self.input_size, self.output_size):
-            raise ValueError(
-                f"inputs have {inputs.shape[-1]} channels and targets {targets.shape[-1]}, but this machine has "
-                f"{self.input_size} and {self.output_size}."
-            )
         count = self._spec.parameter_count
         parameters, rest = flat.detach().split([count, flat.shape[1] - count], dim=1)
         learns_start = bool(self._learned_start)
@@ -261,8 +256,8 @@ class NTM(Machine, SequenceModel):
         with torch.set_grad_enabled(learns_start):
             state, used = self._population_start(self._split_start(rest), inputs, slots)
         start = ScanState(*(part.detach() for part in state))
-        costs, gradient, d_state, squares = dispatch.fused(backend).loss_and_gradient(
-            self._spec, parameters, inputs, targets, mask, lengths, used, start, learns_start
+        costs, gradient, d_state, squares = dispatch.loss_and_gradient(
+            backend, self._spec, parameters, inputs, targets, mask, lengths, used, start, learns_start
         )
         if d_state is None:
             return costs, gradient, squares
