@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "tapehead"
 # A room may import from rooms of earlier lines and from itself, never from its own line or a later one.
 ORDER = (
     ("words", "_version", "registry"),
+    ("checks",),
     ("equations", "streams"),
     ("kernels",),
     ("tasks",),

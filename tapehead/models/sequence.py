@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tapehead.kernels.ntm_scan.contract import is_vmapped, tree_map
+from tapehead import checks
+from tapehead.kernels.ntm_scan.contract import COUNTS, is_vmapped, tree_map
 
 
 class SequenceModel(nn.Module, abc.ABC):
@@ -43,9 +44,13 @@ class SequenceModel(nn.Module, abc.ABC):
         `slots` [B] limits the memory slots that each row may use; only models with a memory take it.
         """
         x, unbatched = self._as_batch(x)
+        if state is not None:
+            state = self._as_state(state)
         if unbatched and state is not None:
             state = type(state)(*(part.unsqueeze(0) for part in state))
-        y, state, trace = self._run(x, state, self._check_lengths(lengths, x), slots, return_trace)
+        if lengths is not None:
+            lengths = as_counts("lengths", lengths, x.shape[1], x.shape[0], f"the {x.shape[0]} steps given", x.device)
+        y, state, trace = self._run(x, state, lengths, slots, return_trace)
         if unbatched:
             y = y.squeeze(1)
             state = type(state)(*(part.squeeze(0) for part in state))
@@ -59,6 +64,10 @@ class SequenceModel(nn.Module, abc.ABC):
         self, x: Tensor, state: Any, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
     ) -> tuple[Tensor, Any, Any]:
         """The model on x [T, B, I]; the trace may be None unless asked for."""
+
+    def _as_state(self, state: Any) -> Any:
+        """A state from outside as the named tuple that the model works with."""
+        return state
 
     @abc.abstractmethod
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -85,29 +94,17 @@ class SequenceModel(nn.Module, abc.ABC):
 
     def _as_batch(self, x: Tensor) -> tuple[Tensor, bool]:
         """x as [T, B, I], and whether it came unbatched."""
+        checks.tensor("input", x)
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
             raise ValueError(
                 f"input has shape {tuple(x.shape)}, but this model takes [time, batch, {self.input_size}]"
                 f" (or [batch, time, ...] with batch_first, or [time, {self.input_size}] for one sequence)."
             )
-        if x.ndim == 2:
-            return x.unsqueeze(1), True
-        return (x.transpose(0, 1) if self.batch_first else x), False
-
-    @staticmethod
-    def _check_lengths(lengths: Tensor | None, x: Tensor) -> Tensor | None:
-        if lengths is None:
-            return None
-        lengths = torch.as_tensor(lengths, device=x.device)
-        check_counts("lengths", lengths, x.shape[1])
-        if is_vmapped(lengths):
-            return lengths  # its values cannot be looked at
-        low, high = int(lengths.min()), int(lengths.max())
-        if low < 1 or high > x.shape[0]:
-            raise ValueError(
-                f"lengths run from {low} to {high}, but must lie between 1 and the {x.shape[0]} steps given."
-            )
-        return lengths
+        unbatched = x.ndim == 2
+        x = x.unsqueeze(1) if unbatched else x.transpose(0, 1) if self.batch_first else x
+        if x.shape[0] == 0:
+            raise ValueError("input has no time steps, but a sequence needs at least one.")
+        return x, unbatched
 
     # --- populations -------------------------------------------------------------------------------------------------
 
@@ -174,12 +171,35 @@ class SequenceModel(nn.Module, abc.ABC):
         return costs.detach(), gradient, None
 
 
-def check_counts(name: str, counts: Tensor, batch: int) -> None:
-    """Refuse what is not one whole number for each sequence."""
-    if counts.shape != (batch,) or batch == 0:
-        raise ValueError(f"{name} has shape {tuple(counts.shape)}, but there are {batch} sequences.")
-    if counts.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
-        raise ValueError(f"{name} is {counts.dtype}, but it must hold whole numbers: use torch.int64.")
+def as_counts(name: str, counts: Any, batch: int, most: int, limit: str, device: torch.device) -> Tensor:
+    """One whole number from 1 to `most` for each sequence, on a device; this waits for a GPU."""
+    if not isinstance(counts, Tensor):
+        try:
+            counts = torch.as_tensor(counts)
+        except (TypeError, ValueError, RuntimeError):
+            kind = type(counts).__name__
+            raise TypeError(f"{name} is of type {kind}, but it must be a tensor of whole numbers.") from None
+    checked = checks.tensor(name, counts).to(device)
+    if checked.shape != (batch,):
+        raise ValueError(f"{name} has shape {tuple(checked.shape)}, but there are {batch} sequences.")
+    if batch == 0:
+        return checked.long()
+    if checked.dtype not in COUNTS:
+        raise ValueError(f"{name} is {checked.dtype}, but it must hold whole numbers: use torch.int64.")
+    if is_vmapped(checked):
+        return checked  # its values cannot be looked at
+    low, high = torch.stack(torch.aminmax(checked)).tolist()
+    if low < 1 or high > most:
+        raise ValueError(f"{name} run from {low} to {high}, but must lie between 1 and {limit}.")
+    return checked
+
+
+def named_state(kind: Any, state: Any) -> Any:
+    """A state as the named tuple `kind`; as in `nn.LSTM`, any tuple or list of the tensors will do."""
+    if not isinstance(state, tuple | list) or len(state) != len(kind._fields):
+        given = f"{type(state).__name__} of {len(state)}" if isinstance(state, tuple | list) else type(state).__name__
+        raise TypeError(f"state is a {given}, but it must be a tuple of the tensors {', '.join(kind._fields)}.")
+    return kind(*(checks.tensor(f"state.{name}", part) for name, part in zip(kind._fields, state, strict=True)))
 
 
 def sequence_cost(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:

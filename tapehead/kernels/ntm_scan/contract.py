@@ -22,12 +22,16 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
+from tapehead.checks import canonical_fields
+
 Controller = Literal["lstm", "feedforward"]
 Shift = Literal["softmax", "scalar"]
 Order = Literal["write_then_read", "read_then_write"]
 KeyActivation = Literal["linear", "tanh"]
 AddActivation = Literal["linear", "tanh", "sigmoid"]
 OutputFrom = Literal["hidden_and_reads", "hidden"]
+
+MOST_LAYERS = 1024
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,11 @@ class ScanSpec:
     output_from: OutputFrom = "hidden_and_reads"
     write_gate: bool = False
     interface_clip: float | None = None
+
+    def __post_init__(self) -> None:
+        canonical_fields(self, least={"shift_range": 0}, most={"controller_layers": MOST_LAYERS})
+        if self.interface_clip is not None and not self.interface_clip > 0:
+            raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for none.")
 
     @property
     def shift_inputs(self) -> int:
@@ -196,12 +205,6 @@ def check_arguments(
     seeds, steps, batch, _ = inputs.shape
     if steps == 0:
         raise ValueError("inputs has no time steps, but a sequence needs at least one.")
-    if state.memory.ndim != 4 or state.memory.shape[2] == 0:
-        raise ValueError(
-            f"state.memory has shape {tuple(state.memory.shape)}, but the scan takes [S, B, N, M], N >= 1."
-        )
-    tape = state.memory.shape[2]
-    width, controller = spec.memory_width, (seeds, batch, spec.recurrent_layers, spec.controller_size)
     device = parameters.device
     check_tensor("parameters", parameters, (seeds, spec.parameter_count), dtype, device)
     check_tensor("inputs", inputs, (seeds, steps, batch, spec.input_size), dtype, device)
@@ -209,12 +212,24 @@ def check_arguments(
         if counts.dtype not in COUNTS:
             raise ValueError(f"{name} is {counts.dtype}, but it must hold whole numbers: use torch.int64.")
         check_tensor(name, counts, (seeds, batch), counts.dtype, device)
-    check_tensor("state.memory", state.memory, (seeds, batch, tape, width), dtype, device)
-    check_tensor("state.read_weightings", state.read_weightings, (seeds, batch, spec.read_heads, tape), dtype, device)
-    check_tensor(
-        "state.write_weightings", state.write_weightings, (seeds, batch, spec.write_heads, tape), dtype, device
-    )
-    check_tensor("state.reads", state.reads, (seeds, batch, spec.read_heads, width), dtype, device)
+    check_state(spec, state, (seeds, batch), dtype, device)
+
+
+def check_state(
+    spec: ScanSpec, state: ScanState, lead: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> None:
+    """The same for a state; `lead` is (S, B), or (B,) for a single machine."""
+    tape = state.memory.shape[-2] if state.memory.ndim == len(lead) + 2 else 0
+    if tape == 0:
+        raise ValueError(
+            f"state.memory has shape {tuple(state.memory.shape)}, but this machine needs one or more slots of "
+            f"{spec.memory_width} for each of {lead}."
+        )
+    width, controller = spec.memory_width, (*lead, spec.recurrent_layers, spec.controller_size)
+    check_tensor("state.memory", state.memory, (*lead, tape, width), dtype, device)
+    check_tensor("state.read_weightings", state.read_weightings, (*lead, spec.read_heads, tape), dtype, device)
+    check_tensor("state.write_weightings", state.write_weightings, (*lead, spec.write_heads, tape), dtype, device)
+    check_tensor("state.reads", state.reads, (*lead, spec.read_heads, width), dtype, device)
     check_tensor("state.hidden", state.hidden, controller, dtype, device)
     check_tensor("state.cell", state.cell, controller, dtype, device)
 
