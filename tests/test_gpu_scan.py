@@ -251,3 +251,27 @@ def test_a_seed_alone_and_among_others_gives_the_same_bits(
     assert alone.squares is not None
     assert among.squares is not None
     assert torch.equal(alone.squares, among.squares[one])
+
+
+def test_an_empty_batch_launches_nothing(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA refuses a grid without blocks; the gradient of nothing is zero."""
+    spec = ScanSpec(**SMALL)
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in draw(spec, 2, 3, 0, 8))
+    counts = torch.ones(2, 0, dtype=torch.int64, device=device)
+    launched, kernels = [], gpu._kernels
+
+    class Recording:
+        def launch(self, name: str, grid: tuple[int, ...], *rest: object, urgent: bool) -> None:
+            assert 0 not in grid, name
+            launched.append(name)
+            kernels(plan, device).launch(name, grid, *rest, urgent=urgent)
+
+    plan = gpu._plan(spec, 8, device)
+    monkeypatch.setattr(gpu, "_kernels", lambda plan, device: Recording())
+    y, final, kept = gpu.forward(spec, p, x, counts, counts, s, True)
+    assert y.shape == (2, 3, 0, 2)
+    d_p, d_x, _ = gpu.backward(spec, p, x, counts, counts, s, kept, y, final)
+    assert not d_p.any()
+    assert d_x.shape == x.shape
+    assert launched == ["ntm_gradient"]

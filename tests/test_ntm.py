@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 import oracles
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch.func import functional_call, stack_module_state, vmap
 
-from tapehead.kernels.ntm_scan.contract import tree_map
+from tapehead.kernels.ntm_scan.contract import ScanSpec, tree_map
 from tapehead.models.config import NTMConfig
 from tapehead.models.ntm import NTM, NTMCell, NTMState
 
@@ -749,12 +750,43 @@ def test_biases_start_where_the_options_say():
         ({"shift_range": -1}, ValueError, "shift_range is -1.*at least 0"),
         ({"shift": "scalar", "shift_range": 0}, ValueError, "shift_range is 0.*at least 1"),
         ({"interface_clip": 0.0}, ValueError, "interface_clip is 0.0.*positive"),
+        ({"interface_clip": True}, ValueError, "interface_clip is True.*finite number"),
+        ({"interface_clip": np.array([20.0])}, ValueError, "interface_clip is array.*finite number"),
+        ({"forget_bias": math.nan}, ValueError, "forget_bias is nan.*finite number"),
+        ({"forget_bias": 10**400}, ValueError, "forget_bias is a int.*finite number"),
+        ({"initial_memory_value": 1e308}, ValueError, "initial_memory_value is 1e[+]308.*float32 ends at 3.40e[+]38"),
+        ({"write_gate": 1}, ValueError, "write_gate is 1.*True or False"),
+        ({"controller": ["lstm"]}, ValueError, "unknown controller"),
+        ({"memory_slots": 10**12}, ValueError, "memory_slots is 1000000000000.*at most 16777216"),
+        ({"controller_layers": 10**6}, ValueError, "controller_layers is 1000000.*at most 1024"),
+        ({"controller_size": 2**24}, ValueError, r"make \d+ parameters.*at most 2147483648"),
+        ({"memory_slots": 2**24, "memory_width": 200}, ValueError, r"make \d+ entries of a tape"),
+        ({"batch_first": "yes"}, ValueError, "batch_first is 'yes'.*True or False"),
+        ({"dtype": torch.int64}, ValueError, "dtype is torch.int64.*torch.float32, torch.float64"),
+        ({"device": "gpu"}, ValueError, "device is 'gpu'"),
         ({"backend": "fast"}, ValueError, "backend is 'fast'.*auto, reference, cpu, gpu"),
     ],
 )
 def test_bad_options(options, error, message):
     with pytest.raises(error, match=message):
         NTM(4, 2, **options)
+
+
+def test_numbers_are_canonical():
+    """1 and 1.0, and numpy's numbers, make one config; otherwise one machine would have two hashes."""
+    plain = NTM(4, 2, interface_clip=20.0, forget_bias=1.0, memory_slots=7).config
+    given = NTM(np.int64(4), 2, interface_clip=20, forget_bias=np.float32(1), memory_slots=np.int32(7)).config
+    assert given == plain
+    assert [type(value) for value in (given.interface_clip, given.forget_bias, given.memory_slots)] == [
+        float,
+        float,
+        int,
+    ]
+    assert given.spec.to_json() == plain.spec.to_json()
+    assert ScanSpec(input_size=1, output_size=1, interface_clip=2) == ScanSpec(
+        input_size=1, output_size=1, interface_clip=2.0
+    )
+    assert ScanSpec(input_size=1, output_size=1, interface_clip=2).to_json().count('"interface_clip": 2.0') == 1
 
 
 def test_bad_sizes():
@@ -779,19 +811,87 @@ def test_bad_sizes():
         ),
         ({"x": torch.zeros(3, 2, 4), "slots": torch.tensor([0, 3])}, "slots run from 0 to 3"),
         ({"x": torch.zeros(3, 2, 4), "slots": torch.tensor([3])}, r"slots has shape \(1,\)"),
+        ({"x": torch.zeros(3, 2, 4), "slots": torch.tensor([3.0, 2.0])}, "slots is torch.float32.*whole numbers"),
+        ({"x": torch.zeros(3, 2, 4), "lengths": "3"}, "lengths is of type str"),
+        ({"x": torch.zeros(3, 2, 4), "lengths": torch.ones(2, dtype=torch.int64, device="meta")}, "lengths is on meta"),
+        ({"x": [[1.0] * 4]}, "input is of type list.*torch.Tensor"),
+        ({"x": None}, "input is of type NoneType"),
+        ({"x": torch.zeros(3, 2, 4).to_sparse()}, "input is torch.sparse_coo.*dense"),
+        ({"x": torch.zeros(3, 2, 4, device="meta")}, "input is on meta"),
+        ({"x": torch.zeros(3, 2, 4, dtype=torch.complex64)}, "input is torch.complex64.*real"),
     ],
 )
 def test_bad_input(backend, given, message):
     given = dict(given)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         build(backend)(given.pop("x"), **given)
 
 
 def test_bad_state():
     ntm = build()
-    with pytest.raises(ValueError, match=r"state\.memory has shape \(1, 3, 7, 3\).*\(1, 2, 7, 3\)"):
+    with pytest.raises(ValueError, match=r"state\.memory has shape \(3, 7, 3\).*\(2, 7, 3\)"):
         ntm(inputs(3, 2), ntm.initial_state(3))
     with pytest.raises(ValueError, match=r"state\.memory is torch\.float32.*float64"):
         ntm(inputs(3, 2), build(dtype=torch.float32).initial_state(2))
     with pytest.raises(ValueError, match=r"shape \(2, 5\).*\[batch, 4\]"):
         build(kind=NTMCell)(torch.zeros(2, 5))
+    with pytest.raises(ValueError, match=r"state\.memory has shape \(3, 7, 3\).*\(2, 7, 3\)"):
+        build(kind=NTMCell)(inputs(1, 2)[0], ntm.initial_state(3))
+    for wrong, message in (
+        (ntm.initial_state(2)._asdict(), "state is a dict.*memory, read_weightings, .*, cell"),
+        (tuple(ntm.initial_state(2))[:5], "state is a tuple of 5"),
+        ([None] * 6, "state.memory is of type NoneType"),
+        (ntm.initial_state(2).memory, "state is a Tensor"),
+    ):
+        for model, x in ((ntm, inputs(3, 2)), (build(kind=NTMCell), inputs(1, 2)[0])):
+            with pytest.raises(TypeError, match=message):
+                model(x, wrong)
+
+
+@backends
+def test_a_state_may_be_any_tuple(backend):
+    """As in `nn.LSTM`; also unbatched."""
+    ntm, cell = build(backend), build(kind=NTMCell)
+    for x, state in (
+        (inputs(3, 2), ntm.initial_state(2)),
+        (inputs(3, 2)[:, 0], NTMState(*map(first, ntm.initial_state(1)))),
+    ):
+        expected = ntm(x, state)
+        for given in (tuple(state), list(state)):
+            y, after = ntm(x, given)
+            assert torch.equal(y, expected[0])
+            assert isinstance(after, NTMState)
+            torch.testing.assert_close(cell(x[0], given), cell(x[0], state))
+
+
+def first(part):
+    return part[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_half_precision_parameters_are_refused(backend, dtype):
+    """The epsilons vanish in them, so a machine would compute NaN; autocast is for that."""
+    message = f"the parameters are {dtype}.*float32 or float64.*torch.autocast"
+    with pytest.raises(ValueError, match=message):
+        NTM(4, 2, backend=backend).to(dtype)(torch.zeros(3, 2, 4))
+    with pytest.raises(ValueError, match=message):
+        NTMCell(4, 2).to(dtype)(torch.zeros(2, 4))
+
+
+@backends
+def test_an_empty_batch(backend):
+    """Nothing in, nothing out, of the right shapes; with a trace and gradients, too."""
+    ntm = build(backend)
+    y, state, trace = ntm(inputs(3, 0), lengths=torch.zeros(0, dtype=torch.int64), return_trace=True)
+    one = ntm(inputs(3, 1), return_trace=True)
+    assert y.shape == (3, 0, 2)
+    assert [part.shape for part in state] == [(0, *part.shape[1:]) for part in one[1]]
+    for part, like in zip(flat_leaves(trace), flat_leaves(one[2]), strict=True):
+        assert part.shape == (3, 0, *like.shape[2:])
+    y.sum().backward()
+    assert not any(parameter.grad.any() for parameter in ntm.parameters())
+
+
+def flat_leaves(tree):
+    return [tree] if isinstance(tree, torch.Tensor) else [leaf for part in tree for leaf in flat_leaves(part)]

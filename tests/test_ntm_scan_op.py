@@ -12,6 +12,7 @@ import torch
 from test_ntm_scan_gate import SMALL, Problem, make_problem
 from torch import Tensor
 
+from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import op, reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState
 
@@ -106,6 +107,152 @@ def test_other_types_are_refused() -> None:
     spec, *given = problem.arguments(torch.bfloat16, torch.device("cpu"))
     with pytest.raises(ValueError, match="bfloat16"):
         op.scan(spec, *given)
+
+
+# What is wrong with one argument -> what it becomes, and what the refusal says about it.
+DAMAGE: dict[str, tuple[Any, str]] = {
+    "shape": (lambda x: x[..., :-1], "{name} has shape|no time steps|takes \\[S, "),
+    "dimensions": (lambda x: x[0], "{name} has shape"),
+    "type": (lambda x: x.double() if x.is_floating_point() else x.float(), "{name} is torch.float|float64"),
+    "half": (lambda x: x.half(), "{name} is torch.float16|the parameters are torch.float16"),
+    "device": (lambda x: x.to("meta"), "{name} is on meta|are on meta"),
+    "layout": (lambda x: x.to_sparse(), "{name} has layout torch.sparse_coo"),
+}
+GIVEN = ("parameters", "inputs", "lengths", "slots", *(f"state.{name}" for name in ScanState._fields))
+COMING_BACK = ("kept", "d_outputs", *(f"d_{name}" for name in ScanState._fields))
+
+
+def tensors_of(problem: Problem) -> list[Tensor]:
+    _, *given, state = problem.arguments(torch.float32, torch.device("cpu"))
+    return [*given, *state]
+
+
+def refusal(how: str, match: str) -> Any:
+    """Of an operator; torch itself refuses sparse tensors, before the operator sees them."""
+    if how == "layout":
+        return pytest.raises(NotImplementedError, match="SparseCPU")
+    return pytest.raises(ValueError, match=match)
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("place", range(len(GIVEN)), ids=GIVEN)
+def test_wrong_arguments_are_refused_at_every_entry(place: int, how: str) -> None:
+    """The kernels go by addresses: a wrong size, type or device is a crash or another machine's numbers."""
+    problem = make_problem(SMALL)
+    damage, message = DAMAGE[how]
+    tensors = tensors_of(problem)
+    d_final = [d.float() for d in problem.d_final]
+    spec = problem.spec.to_json()
+    kept = op.ntm_scan(spec, *tensors, True)[-1]
+    tensors[place] = damage(tensors[place])
+    match = message.format(name=GIVEN[place])
+    with refusal(how, match):
+        torch.ops.tapehead.ntm_scan(spec, *tensors, True)
+    with refusal(how, match):
+        torch.ops.tapehead.ntm_scan_backward(spec, *tensors, kept, problem.d_outputs.float(), *d_final)
+    given = (*tensors[:4], ScanState(*tensors[4:]))
+    for backend in ("reference", "cpu"):
+        for entry in (dispatch.scan, dispatch.trace):
+            with pytest.raises(ValueError, match=match), torch.no_grad():
+                entry(backend, problem.spec, *given)
+        with pytest.raises(ValueError, match=match):
+            dispatch.scan(backend, problem.spec, *given)
+    with pytest.raises(ValueError, match=match):
+        dispatch.loss_and_gradient(
+            "cpu", problem.spec, *given[:2], problem.targets.float(), problem.mask.float(), *given[2:], True
+        )
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("place", range(len(COMING_BACK)), ids=COMING_BACK)
+def test_wrong_gradients_and_records_are_refused(place: int, how: str) -> None:
+    problem = make_problem(SMALL)
+    damage, message = DAMAGE[how]
+    spec, tensors = problem.spec.to_json(), tensors_of(problem)
+    coming = [op.ntm_scan(spec, *tensors, True)[-1], problem.d_outputs.float(), *(d.float() for d in problem.d_final)]
+    coming[place] = damage(coming[place])
+    with refusal(how, message.format(name=COMING_BACK[place])):
+        torch.ops.tapehead.ntm_scan_backward(spec, *tensors, *coming)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("lengths", 4, "lengths holds 4, but must lie between 0 and 3"),
+        ("lengths", -1, "lengths holds -1"),
+        ("slots", 0, "slots holds 0, but must lie between 1 and 5"),
+        ("slots", 6, "slots holds 6"),
+    ],
+)
+def test_wrong_counts_are_refused_at_every_entry(name: str, value: int, message: str) -> None:
+    problem = make_problem(SMALL)
+    spec, tensors = problem.spec.to_json(), tensors_of(problem)
+    coming = [op.ntm_scan(spec, *tensors, True)[-1], problem.d_outputs.float(), *(d.float() for d in problem.d_final)]
+    tensors[GIVEN.index(name)][0, 1] = value
+    given = (*tensors[:4], ScanState(*tensors[4:]))
+    with pytest.raises(ValueError, match=message):
+        torch.ops.tapehead.ntm_scan(spec, *tensors, False)
+    with pytest.raises(ValueError, match=message):
+        torch.ops.tapehead.ntm_scan_backward(spec, *tensors, *coming)
+    for backend in ("reference", "cpu"):
+        for entry in (dispatch.scan, dispatch.trace):
+            with pytest.raises(ValueError, match=message):
+                entry(backend, problem.spec, *given)
+
+
+def test_wrong_targets_are_refused() -> None:
+    problem = make_problem(SMALL)
+    tensors = tensors_of(problem)
+    targets, mask = problem.targets.float(), problem.mask.float()
+    for wrong, message in (
+        ((targets[..., :-1], mask), "targets has shape"),
+        ((targets, mask[..., :-1]), "mask has shape"),
+        ((targets.to("meta"), mask), "targets is on meta"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dispatch.loss_and_gradient(
+                "cpu", problem.spec, *tensors[:2], *wrong, *tensors[2:4], ScanState(*tensors[4:]), False
+            )
+
+
+@pytest.mark.parametrize("entry", [dispatch.scan, dispatch.trace])
+def test_lazy_tensors_are_read_right(entry: Any) -> None:
+    """Lazily negated or zero tensors hold in memory something else than their numbers, or nothing."""
+    problem = make_problem(SMALL)
+    spec, *given, state = problem.arguments(torch.float32, torch.device("cpu"))
+    lazy = state._replace(memory=torch._neg_view(state.memory), reads=torch._efficientzerotensor(state.reads.shape))
+    plain = state._replace(memory=-state.memory, reads=torch.zeros_like(state.reads))
+    with torch.no_grad():
+        outputs, final, *_ = entry("cpu", spec, *given, lazy)
+        expected, expected_final, *_ = entry("cpu", spec, *given, plain)
+    torch.testing.assert_close(outputs, expected)
+    torch.testing.assert_close(final, expected_final)
+
+
+def test_sparse_gradients_are_taken() -> None:
+    """Some operations of torch hand back sparse gradients, and autograd lets them through."""
+    problem = make_problem(SMALL)
+    parameters, inputs, *state = variables(problem)
+    outputs, _ = op.scan(problem.spec, parameters, inputs, problem.lengths, problem.slots, ScanState(*state))
+    place = torch.zeros_like(outputs[:, :1], dtype=torch.int64)
+    found = [
+        torch.autograd.grad(outputs.gather(1, place, sparse_grad=sparse).sum(), parameters, retain_graph=True)[0]
+        for sparse in (True, False)
+    ]
+    assert torch.equal(found[0], found[1])
+
+
+def test_the_operator_runs_without_a_record() -> None:
+    """A forward pass that kept nothing is run again by the backward pass."""
+    problem = make_problem(SMALL)
+    spec, tensors = problem.spec.to_json(), tensors_of(problem)
+    coming = (problem.d_outputs.float(), *(d.float() for d in problem.d_final))
+    with_record, without = (
+        torch.ops.tapehead.ntm_scan_backward(spec, *tensors, op.ntm_scan(spec, *tensors, keep)[-1], *coming)
+        for keep in (True, False)
+    )
+    for value, expected in zip(without, with_record, strict=True):
+        assert torch.equal(value, expected)
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -215,6 +215,11 @@ def test_population_is_each_by_itself():
         ({"hidden_size": 0}, "hidden_size is 0"),
         ({"num_layers": 1.5}, "num_layers is 1.5"),
         ({"input_size": True}, "True"),
+        ({"hidden_size": 10**12}, "hidden_size is 1000000000000.*at most"),
+        ({"hidden_size": 2**20}, r"make \d+ parameters.*at most"),
+        ({"num_layers": 10**6}, "num_layers is 1000000.*at most 1024"),
+        ({"batch_first": None}, "batch_first is None"),
+        ({"dtype": torch.bool}, "dtype is torch.bool"),
     ],
 )
 def test_bad_sizes(options, message):
@@ -227,3 +232,26 @@ def test_no_memory_no_slots():
         build()(inputs(3, 2), slots=torch.tensor([1, 1]))
     with pytest.raises(ValueError, match=r"backend is 'cpu'.*no kernels"):
         build().choose_backend("cpu")
+
+
+def test_bad_input_and_state():
+    model = build()
+    state = model.initial_state(2)
+    for x, given, message in (
+        (None, None, "input is of type NoneType"),
+        (inputs(0, 2), None, "no time steps"),
+        (inputs(3, 2).to_sparse(), None, "input is torch.sparse_coo"),
+        (inputs(3, 2), {"hidden": 1}, "state is a dict.*hidden, cell"),
+        (inputs(3, 2), state[:1], "state is a tuple of 1"),
+        (inputs(3, 2), model.initial_state(3), r"state.hidden has shape \(3, "),
+        (inputs(3, 2), (state[0].half(), state[1]), "state.hidden is torch.float16"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            model(x, given)
+    assert torch.equal(model(inputs(3, 2), list(state))[0], model(inputs(3, 2), state)[0])
+
+
+def test_an_empty_batch():
+    y, state, trace = build()(inputs(3, 0), lengths=torch.zeros(0, dtype=torch.int64), return_trace=True)
+    assert y.shape[:2] == trace.hidden.shape[:2] == (3, 0)
+    assert len(state.hidden) == 0

@@ -68,7 +68,7 @@ class Trainer:
         self.seeds = Seeds(experiment)
         clipping, training = experiment.clipping, experiment.training
         rule = UpdateRule(experiment.optimiser, clipping.kind, clipping.limit, training.average)
-        update = dispatch.update_kernel(self.backend, self.device, rule)
+        update = dispatch.update_kernel(self.backend, self.device, experiment.optimiser)
         self.population = Population(self.model, self.task.loss, rule, update, self.seeds, self.device)
         self._step: Stepper = Replaying() if self.backend == "gpu" else one_by_one
         self.asynchronous = self.device.type == "cuda"  # goes on by itself with what it is asked for

@@ -10,10 +10,24 @@ import torch
 from torch import Tensor
 
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState, Trace, check_shapes, is_vmapped
+from tapehead.kernels.ntm_scan.contract import (
+    FusedBackend,
+    Learned,
+    ScanSpec,
+    ScanState,
+    Trace,
+    check_arguments,
+    check_counts,
+    check_tensor,
+    is_plain,
+)
 from tapehead.kernels.update.contract import Update
+from tapehead.kernels.update.optimisers import Optimiser
+from tapehead.losses import Loss
 
 Backend = Literal["auto", "reference", "cpu", "gpu"]
+FUSED_LOSSES = ("binary", "categorical")
+FUSED_OPTIMISERS = ("graves", "adam")
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "cpu", "gpu")
 
 
@@ -28,19 +42,27 @@ def fused(name: str) -> FusedBackend:
     return cast(FusedBackend, gpu)
 
 
-def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str:
-    """The backend that a scan will run on: "reference", "cpu" or "gpu"."""
+def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int) -> tuple[str, str]:
+    """The backend that a scan will run on: "reference", "cpu" or "gpu"; and why it is no faster one, if there is none."""
     if backend not in BACKENDS:
         raise ValueError(f"backend is {backend!r}, but it must be one of {', '.join(BACKENDS)}.")
     if backend == "reference":
-        return backend
+        return backend, ""
     if backend == "auto":
         candidate = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
-        return candidate if candidate and fused(candidate).refusal(spec, dtype, device) is None else "reference"
-    reason = fused(backend).refusal(spec, dtype, device)
+        if candidate is None:
+            return "reference", f"there is no fused backend for {device.type}."
+        reason = fused(candidate).refusal(spec, dtype, device, slots)
+        return (candidate, "") if reason is None else ("reference", reason)
+    reason = fused(backend).refusal(spec, dtype, device, slots)
     if reason is not None:
         raise ValueError(f"backend {backend!r} cannot run this machine: {reason}")
-    return backend
+    return backend, ""
+
+
+def is_fused(backend: str, loss: Loss) -> bool:
+    """Whether a backend computes a loss and its gradient in its kernels; a subclass of a built-in loss is another one."""
+    return backend in ("cpu", "gpu") and type(loss).__dict__.get("kernel") in FUSED_LOSSES
 
 
 def scan(
@@ -52,18 +74,23 @@ def scan(
     slots: Tensor,
     state: ScanState,
 ) -> tuple[Tensor, ScanState]:
-    """Outputs and final state, differentiable, on a backend that `choose` returned."""
-    check_shapes(spec, parameters, inputs, lengths, slots, state)
+    """Outputs and final state, differentiable, on a backend that `choose` returned.
+
+    The values of lengths and slots are not looked at on the gpu backend, which never waits for the device: whoever gets
+    them from outside looks at them there (`SequenceModel.forward`).
+    """
     if backend == "reference":
+        _check(backend, spec, parameters, inputs, lengths, slots, state)
         outputs, final, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
         return outputs, final
-    everything = (parameters, inputs, *state)
-    if not torch.is_grad_enabled() and not any(map(is_vmapped, everything)):  # nothing to keep for a backward pass
-        outputs, final, _ = fused(backend).forward(spec, parameters, inputs, lengths, slots, state, keep=False)
-        return outputs, final
-    from tapehead.kernels.ntm_scan import op
+    if torch.is_grad_enabled() or not all(map(is_plain, (parameters, inputs, lengths, slots, *state))):
+        from tapehead.kernels.ntm_scan import op
 
-    return op.scan(spec, parameters, inputs, lengths, slots, state)
+        _check_device(parameters)
+        return op.scan(spec, parameters, inputs, lengths, slots, state)
+    _check(backend, spec, parameters, inputs, lengths, slots, state)
+    outputs, final, _ = fused(backend).forward(spec, parameters, inputs, lengths, slots, state, keep=False)
+    return outputs, final
 
 
 def trace(
@@ -75,19 +102,70 @@ def trace(
     slots: Tensor,
     state: ScanState,
 ) -> tuple[Tensor, ScanState, Trace]:
-    """Outputs, final state and trace, without gradients."""
-    check_shapes(spec, parameters, inputs, lengths, slots, state)
+    """Outputs, final state and trace, without gradients.
+
+    The reference does it also where a kernel has nothing to work on, or tensors that only torch can read.
+    """
+    _check(backend, spec, parameters, inputs, lengths, slots, state)
+    plain = inputs.numel() > 0 and all(map(is_plain, (parameters, inputs, lengths, slots, *state)))
     with torch.no_grad():
-        if backend == "reference":
+        if backend == "reference" or not plain:
             outputs, final, done = reference.scan(spec, parameters, inputs, lengths, slots, state, with_trace=True)
             assert done is not None
             return outputs, final, done
         return fused(backend).trace(spec, parameters, inputs, lengths, slots, state)
 
 
-def update_kernel(backend: str, device: torch.device) -> Update:
-    """The optimiser step for tensors on a device; the reference's own if the run is on the reference."""
-    update: Update = _update_module(backend, device).update
+def loss_and_gradient(
+    backend: str,
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    mask: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    state_gradient: bool,
+    loss: Loss,
+) -> Learned:
+    """One training step on a fused backend, without autograd: see `FusedBackend.loss_and_gradient`."""
+    _check(backend, spec, parameters, inputs, lengths, slots, state)
+    seeds, steps, batch, _ = inputs.shape
+    if batch == 0:
+        raise ValueError("inputs has no sequences, but a mean cost needs at least one.")
+    check_tensor("targets", targets, (seeds, steps, batch, spec.output_size), targets.dtype, parameters.device)
+    check_tensor("mask", mask, (seeds, steps, batch), mask.dtype, parameters.device)
+    if not all(map(is_plain, (parameters, inputs, targets, mask, lengths, slots, *state))):
+        raise ValueError("a tensor of this training step is lazy or wrapped, but a kernel needs its numbers in memory.")
+    given = (parameters, inputs, targets, mask, lengths, slots, state)
+    return fused(backend).loss_and_gradient(spec, *given, state_gradient, str(loss.kernel))
+
+
+def _check(
+    backend: str,
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+) -> None:
+    _check_device(parameters)
+    check_arguments(spec, parameters, inputs, lengths, slots, state)
+    if backend == "reference":  # the cpu backend looks for itself
+        check_counts(lengths, slots, inputs.shape[1], state.memory.shape[2])
+
+
+def _check_device(parameters: Tensor) -> None:
+    if parameters.device.type == "meta":
+        raise ValueError("the parameters are on meta, a device that holds no numbers: use to_empty() and load them.")
+
+
+def update_kernel(backend: str, device: torch.device, optimiser: Optimiser) -> Update:
+    """The optimiser step for tensors on a device; in torch if the run is on the reference, or the optimiser is not fused."""
+    known = type(optimiser).__dict__.get("kernel") in FUSED_OPTIMISERS
+    update: Update = _update_module(backend if known else "reference", device).update
     return update
 
 

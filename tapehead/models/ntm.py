@@ -5,17 +5,19 @@ Both hold the same parameters under the same names, so a checkpoint of one loads
 
 import dataclasses
 import functools
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 import torch
 from torch import Tensor, nn
 
+from tapehead import checks
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import ScanState, Trace, tree_map
+from tapehead.kernels.ntm_scan.contract import FLOATS, ScanState, Trace, check_state, half_precision, tree_map
 from tapehead.models.config import NTMConfig
 from tapehead.models.initial import initial_shapes, initial_state
-from tapehead.models.sequence import SequenceModel, check_counts
+from tapehead.losses import BINARY, Loss
+from tapehead.models.sequence import DECIDED, SequenceModel, as_counts, named_state
 
 MOST_STARTS = 4
 """Numbers of seeds and sequences for which a model keeps the start ready: a population, and groups of it."""
@@ -28,6 +30,7 @@ class Machine(nn.Module):
 
     def __init__(self, config: NTMConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         super().__init__()
+        device, dtype = checks.device(device), checks.floating(dtype, FLOATS)
         self.config = config
         self.input_size, self.output_size = config.input_size, config.output_size
         self._spec = config.spec
@@ -72,6 +75,7 @@ class Machine(nn.Module):
 
     def initial_state(self, batch_size: int = 1) -> NTMState:
         """The state at the start of every sequence: memory, weightings, reads and controller at their bias values."""
+        batch_size = checks.whole("batch_size", batch_size, 0)
         return ScanState(*(part.squeeze(0) for part in self._start(batch_size, None)))
 
     def _start(self, batch_size: int, slots: Tensor | None) -> ScanState:
@@ -115,13 +119,21 @@ class NTMCell(Machine):
         super().__init__(config, device, dtype)
 
     def forward(self, x: Tensor, state: NTMState | None = None) -> tuple[Tensor, NTMState]:
+        checks.tensor("input", x)
+        weight = self._value("output.weight")
+        if weight.dtype not in FLOATS:
+            raise ValueError(half_precision(weight.dtype))
+        if x.device != weight.device:
+            raise ValueError(f"input is on {x.device}, but the parameters are on {weight.device}: move one.")
         if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
             raise ValueError(f"input has shape {tuple(x.shape)}, but this cell takes [batch, {self.input_size}].")
         batch = x if x.ndim == 2 else x.unsqueeze(0)
         if state is None:
             state = self.initial_state(batch.shape[0])
-        elif x.ndim == 1:
-            state = ScanState(*(part.unsqueeze(0) for part in state))
+        else:
+            state = named_state(ScanState, state)
+            state = ScanState(*(part.unsqueeze(0) for part in state)) if x.ndim == 1 else state
+            check_state(self._spec, state, (batch.shape[0],), weight.dtype, weight.device)
         parameters = {name: self._value(name) for name in self._spec.parameter_shapes}
         y, state, _ = reference.step(self._spec, parameters, batch.to(state.memory.dtype), state)
         if x.ndim == 1:
@@ -155,7 +167,7 @@ class NTM(Machine, SequenceModel):
     ) -> None:
         config = NTMConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
         super().__init__(config, device, dtype)
-        self.batch_first = batch_first
+        self.batch_first = checks.flag("batch_first", batch_first)
         self._constant_starts: dict[tuple[Any, ...], tuple[ScanState, Tensor]] = {}
         self.choose_backend(backend)
 
@@ -182,17 +194,21 @@ class NTM(Machine, SequenceModel):
     def constants(self) -> list[Tensor]:
         return [tensor for state, slots in self._constant_starts.values() for tensor in (*state, slots)]
 
-    def check_slots(self, most: int) -> None:
-        if most > self.config.memory_slots:
-            raise ValueError(
-                f"the recipe trains with up to {most} memory slots, but the tape has {self.config.memory_slots}: "
-                "set other slots, or none."
-            )
+    @property
+    def memory_slots(self) -> int:
+        return self.config.memory_slots
+
+    @classmethod
+    def options(cls) -> dict[str, Any]:
+        return {name: hint for name, hint in get_type_hints(NTMConfig).items() if name not in DECIDED}
 
     def backend_in_use(self) -> str:
         """The backend that this machine runs on where it is now: "reference", "cpu" or "gpu"."""
+        return self.backend_and_reason()[0]
+
+    def backend_and_reason(self) -> tuple[str, str]:
         weight = self._value("output.weight")
-        return dispatch.choose(self.backend, self._spec, weight.dtype, weight.device)
+        return dispatch.choose(self.backend, self._spec, weight.dtype, weight.device, self.config.memory_slots)
 
     def _run(
         self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
@@ -202,8 +218,12 @@ class NTM(Machine, SequenceModel):
         if lengths is None:
             lengths = torch.full((batch,), steps, device=x.device)
         flat = torch.cat([self._value(name).reshape(-1) for name in self._spec.parameter_shapes]).unsqueeze(0)
+        if state is not None:
+            check_state(self._spec, state, (batch,), flat.dtype, flat.device)
         tape = self.config.memory_slots if state is None else state.memory.shape[-2]
-        used = self._used_slots(slots, tape, batch, x.device)
+        used = torch.full((batch,), tape, device=x.device)
+        if slots is not None:
+            used = as_counts("slots", slots, batch, tape, f"the tape's {tape}", x.device)
         if state is None:
             full = self._start(batch, None if slots is None else used.unsqueeze(0))
         else:
@@ -218,16 +238,9 @@ class NTM(Machine, SequenceModel):
             y, final = dispatch.scan(backend, *given)
         return y.squeeze(0), ScanState(*(part.squeeze(0) for part in final)), trace
 
-    @staticmethod
-    def _used_slots(slots: Tensor | None, tape: int, batch: int, device: torch.device) -> Tensor:
-        if slots is None:
-            return torch.full((batch,), tape, device=device)
-        slots = torch.as_tensor(slots, device=device)
-        check_counts("slots", slots, batch)
-        low, high = int(slots.min()), int(slots.max())
-        if low < 1 or high > tape:
-            raise ValueError(f"slots run from {low} to {high}, but must lie between 1 and the tape's {tape}.")
-        return slots
+    def _as_state(self, state: Any) -> NTMState:
+        named: NTMState = named_state(ScanState, state)
+        return named
 
     # --- populations: the scan has the seed axis itself ---------------------------------------------------------------
 
@@ -244,16 +257,13 @@ class NTM(Machine, SequenceModel):
         targets: Tensor,
         mask: Tensor,
         lengths: Tensor,
+        *,
         slots: Tensor | None = None,
+        loss: Loss = BINARY,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         backend = self._population_backend(flat)
-        if backend == "reference":
-            return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots)
-        if (inputs.shape[-1], targets.shape[-1]) != (self.input_size, self.output_size):
-            raise ValueError(
-                f"inputs have {inputs.shape[-1]} channels and targets {targets.shape[-1]}, but this machine has "
-                f"{self.input_size} and {self.output_size}."
-            )
+        if not dispatch.is_fused(backend, loss):
+            return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots=slots, loss=loss)
         count = self._spec.parameter_count
         parameters, rest = flat.detach().split([count, flat.shape[1] - count], dim=1)
         learns_start = bool(self._learned_start)
@@ -261,8 +271,8 @@ class NTM(Machine, SequenceModel):
         with torch.set_grad_enabled(learns_start):
             state, used = self._population_start(self._split_start(rest), inputs, slots)
         start = ScanState(*(part.detach() for part in state))
-        costs, gradient, d_state, squares = dispatch.fused(backend).loss_and_gradient(
-            self._spec, parameters, inputs, targets, mask, lengths, used, start, learns_start
+        costs, gradient, d_state, squares = dispatch.loss_and_gradient(
+            backend, self._spec, parameters, inputs, targets, mask, lengths, used, start, learns_start, loss
         )
         if d_state is None:
             return costs, gradient, squares
@@ -271,7 +281,7 @@ class NTM(Machine, SequenceModel):
         return costs, torch.cat([gradient, d_rest], dim=1), None
 
     def _population_backend(self, flat: Tensor) -> str:
-        return dispatch.choose(self.backend, self._spec, flat.dtype, flat.device)
+        return dispatch.choose(self.backend, self._spec, flat.dtype, flat.device, self.config.memory_slots)[0]
 
     def _split_population(self, flat: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         count = self._spec.parameter_count

@@ -22,12 +22,16 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
+from tapehead.checks import canonical_fields
+
 Controller = Literal["lstm", "feedforward"]
 Shift = Literal["softmax", "scalar"]
 Order = Literal["write_then_read", "read_then_write"]
 KeyActivation = Literal["linear", "tanh"]
 AddActivation = Literal["linear", "tanh", "sigmoid"]
 OutputFrom = Literal["hidden_and_reads", "hidden"]
+
+MOST_LAYERS = 1024
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,11 @@ class ScanSpec:
     output_from: OutputFrom = "hidden_and_reads"
     write_gate: bool = False
     interface_clip: float | None = None
+
+    def __post_init__(self) -> None:
+        canonical_fields(self, least={"shift_range": 0}, most={"controller_layers": MOST_LAYERS})
+        if self.interface_clip is not None and not self.interface_clip > 0:
+            raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for none.")
 
     @property
     def shift_inputs(self) -> int:
@@ -174,40 +183,106 @@ def tree_map(function: Callable[..., Tensor], *trees: Any) -> Any:
     return type(trees[0])(*(tree_map(function, *parts) for parts in zip(*trees, strict=True)))
 
 
-def check_shapes(
+FLOATS = (torch.float32, torch.float64)
+"""What a scan computes in. The epsilons of equations.py vanish in half precision, and zero rows then divide by zero."""
+
+COUNTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+"""Types of lengths and slots."""
+
+
+def check_arguments(
     spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
 ) -> None:
-    """The one place where shapes are asserted: the boundary of the operator."""
+    """Refuse arguments of wrong shape, type, layout or device. The kernels go by addresses and would not notice.
+
+    The values of lengths and slots are another matter (`check_counts`): on a GPU, looking at them waits for the device.
+    """
+    dtype = parameters.dtype
+    if dtype not in FLOATS:
+        raise ValueError(half_precision(dtype))
     if inputs.ndim != 4:
-        raise ValueError(f"inputs has shape {tuple(inputs.shape)}; the scan takes [S, T, B, I].")
-    if inputs.shape[1] == 0:
-        raise ValueError("inputs has no time steps; a sequence needs at least one.")
+        raise ValueError(f"inputs has shape {tuple(inputs.shape)}, but the scan takes [S, T, B, I].")
     seeds, steps, batch, _ = inputs.shape
-    tape = state.memory.shape[-2]
-    layers = spec.recurrent_layers
-    expected = {
-        "parameters": (parameters, (seeds, spec.parameter_count)),
-        "inputs": (inputs, (seeds, steps, batch, spec.input_size)),
-        "lengths": (lengths, (seeds, batch)),
-        "slots": (slots, (seeds, batch)),
-        "state.memory": (state.memory, (seeds, batch, tape, spec.memory_width)),
-        "state.read_weightings": (state.read_weightings, (seeds, batch, spec.read_heads, tape)),
-        "state.write_weightings": (state.write_weightings, (seeds, batch, spec.write_heads, tape)),
-        "state.reads": (state.reads, (seeds, batch, spec.read_heads, spec.memory_width)),
-        "state.hidden": (state.hidden, (seeds, batch, layers, spec.controller_size)),
-        "state.cell": (state.cell, (seeds, batch, layers, spec.controller_size)),
-    }
-    for name, (tensor, shape) in expected.items():
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but this machine needs {shape}.")
-    for name, (tensor, _) in expected.items():
-        if name not in ("lengths", "slots") and tensor.dtype != parameters.dtype:
-            raise ValueError(f"{name} is {tensor.dtype}, but the parameters are {parameters.dtype}: convert one.")
+    if steps == 0:
+        raise ValueError("inputs has no time steps, but a sequence needs at least one.")
+    device = parameters.device
+    check_tensor("parameters", parameters, (seeds, spec.parameter_count), dtype, device)
+    check_tensor("inputs", inputs, (seeds, steps, batch, spec.input_size), dtype, device)
+    for name, counts in (("lengths", lengths), ("slots", slots)):
+        if counts.dtype not in COUNTS:
+            raise ValueError(f"{name} is {counts.dtype}, but it must hold whole numbers: use torch.int64.")
+        check_tensor(name, counts, (seeds, batch), counts.dtype, device)
+    check_state(spec, state, (seeds, batch), dtype, device)
+
+
+def check_state(
+    spec: ScanSpec, state: ScanState, lead: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> None:
+    """The same for a state; `lead` is (S, B), or (B,) for a single machine."""
+    tape = state.memory.shape[-2] if state.memory.ndim == len(lead) + 2 else 0
+    if tape == 0:
+        raise ValueError(
+            f"state.memory has shape {tuple(state.memory.shape)}, but this machine needs one or more slots of "
+            f"{spec.memory_width} for each of {lead}."
+        )
+    width, controller = spec.memory_width, (*lead, spec.recurrent_layers, spec.controller_size)
+    check_tensor("state.memory", state.memory, (*lead, tape, width), dtype, device)
+    check_tensor("state.read_weightings", state.read_weightings, (*lead, spec.read_heads, tape), dtype, device)
+    check_tensor("state.write_weightings", state.write_weightings, (*lead, spec.write_heads, tape), dtype, device)
+    check_tensor("state.reads", state.reads, (*lead, spec.read_heads, width), dtype, device)
+    check_tensor("state.hidden", state.hidden, controller, dtype, device)
+    check_tensor("state.cell", state.cell, controller, dtype, device)
+
+
+def half_precision(dtype: torch.dtype) -> str:
+    """Why a machine with parameters of this type is refused."""
+    return (
+        f"the parameters are {dtype}, but a machine computes in float32 or float64: keep them in float32, with "
+        "torch.autocast around the call if the controller is to run in half precision."
+    )
+
+
+def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
+    """Refuse a tensor that is not exactly so. Called ten times in every update, so the sentences are written last."""
+    if tensor.shape == shape and tensor.dtype == dtype and tensor.device == device and tensor.layout == torch.strided:
+        return
+    if tensor.shape != shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but this machine needs {shape}.")
+    if tensor.dtype != dtype:
+        raise ValueError(f"{name} is {tensor.dtype}, but the parameters are {dtype}: convert one.")
+    if tensor.device != device:
+        raise ValueError(f"{name} is on {tensor.device}, but the parameters are on {device}: move one.")
+    raise ValueError(f"{name} has layout {tensor.layout}, but the scan takes dense tensors: use to_dense().")
+
+
+def check_counts(lengths: Tensor, slots: Tensor, steps: int, tape: int) -> None:
+    """Refuse numbers of steps and slots that a sequence of so many steps on such a tape cannot have."""
+    for name, counts, least, most in (("lengths", lengths, 0, steps), ("slots", slots, 1, tape)):
+        if counts.numel() == 0 or is_vmapped(counts):  # values inside vmap cannot be looked at
+            continue
+        low, high = torch.stack(torch.aminmax(counts)).tolist()
+        if low < least or high > most:
+            wrong = low if low < least else high
+            raise ValueError(f"{name} holds {wrong}, but must lie between {least} and {most}.")
 
 
 def is_vmapped(tensor: Tensor) -> bool:
     """Whether a tensor stands for many inside `torch.func.vmap`. Torch has no public way to ask."""
     return torch._C._functorch.is_batchedtensor(tensor)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor's numbers are what its memory holds, so that a kernel may read them there.
+
+    Not so for the wrappers of `torch.func`, lazily negated or zero tensors, fake tensors and other subclasses; torch's
+    dispatcher knows what to do with those.
+    """
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and not tensor.is_neg()
+        and not tensor._is_zerotensor()
+    )
 
 
 class FusedBackend(Protocol):

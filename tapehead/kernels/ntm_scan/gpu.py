@@ -96,6 +96,10 @@ def _plan(spec: ScanSpec, tape: int, device: torch.device) -> Plan:
     return plan
 
 
+def record_size(spec: ScanSpec, steps: int, slots: int, device: torch.device) -> int:
+    return _plan(spec, slots, device).kept_size(steps)
+
+
 class _Call:
     """The tensors of one call, in the form the kernels take, and the launches over them."""
 
@@ -132,16 +136,20 @@ class _Call:
         self.set_state(name, state)
         return state
 
+    def launch(self, name: str, grid: tuple[int, ...], threads: int, shared: int, urgent: bool = False) -> None:
+        if 0 not in grid:  # an empty batch: CUDA refuses to launch no blocks
+            self.kernels.launch(name, grid, threads, shared, self.arguments, urgent=urgent)
+
     def scan(self, backward: bool) -> None:
         word = "backward" if backward else "forward"
         packed = self.plan.streamed_floats(backward)
         if packed:
             self.set(packed=self.empty(self.seeds, packed))
             blocks = -(-packed // (4 * 256))
-            self.kernels.launch(f"ntm_pack_{word}", (min(blocks, 256), self.seeds), 256, 0, self.arguments)
+            self.launch(f"ntm_pack_{word}", (min(blocks, 256), self.seeds), 256, 0)
         blocks = min(self.seeds * self.batch, _blocks_at_once(self.device))
         shared = self.plan.shared_bytes(backward)
-        self.kernels.launch(f"ntm_{word}", (blocks,), self.plan.threads, shared, self.arguments, urgent=True)
+        self.launch(f"ntm_{word}", (blocks,), self.plan.threads, shared, urgent=True)
 
     def forward(self, keep: bool) -> Tensor:
         """Runs the scan; returns what it kept: [S, B, ...]."""
@@ -154,7 +162,7 @@ class _Call:
 
     def outputs(self) -> None:
         """The output layer, in the directions for which there are tensors."""
-        self.kernels.launch("ntm_outputs", (self.seeds * self.batch,), OUTPUT_THREADS, OUTPUT_SHARED, self.arguments)
+        self.launch("ntm_outputs", (self.seeds * self.batch,), OUTPUT_THREADS, OUTPUT_SHARED)
 
     def set_backward(self, kept: Tensor) -> None:
         self.arguments.kept_size = self.plan.kept_size(self.steps)
@@ -172,10 +180,10 @@ class _Call:
         if squares is not None:
             self.set(squares=squares)
         grid = (self.plan.gradient_tiles, chunks, self.seeds)
-        self.kernels.launch("ntm_gradient", grid, GRADIENT_THREADS, GRADIENT_SHARED, self.arguments)
+        self.launch("ntm_gradient", grid, GRADIENT_THREADS, GRADIENT_SHARED)
         if chunks > 1:
             blocks = -(-gradient[0].numel() // 256)
-            self.kernels.launch("ntm_add_chunks", (blocks,), 256, 0, self.arguments)
+            self.launch("ntm_add_chunks", (blocks,), 256, 0)
             return gradient[0].clone(), None
         return gradient[0], squares
 
@@ -211,7 +219,7 @@ def backward(
     call.set_backward(kept)
     call.outputs()
     gradient, _ = call.backward()
-    call.kernels.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0, call.arguments)
+    call.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0)
     return gradient, d_inputs, d_initial
 
 

@@ -4,6 +4,9 @@
 JSON, because operators take no other structured arguments, and states as six tensors. The operator is differentiable
 once. The backends are imported when first needed: importing this module imports neither numba nor CUDA.
 
+Both operators refuse arguments that do not fit together, and look at the values of lengths and slots, which waits for
+the device. Callers that have done so already, as `scan` has, say `checked`.
+
 Legend as in contract.py; V is the dimension that `vmap` adds. It is folded into S: a vmapped machine is more machines.
 """
 
@@ -14,7 +17,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState, check_shapes
+from tapehead.kernels.ntm_scan.contract import (
+    FusedBackend,
+    ScanSpec,
+    ScanState,
+    check_arguments,
+    check_counts,
+    check_tensor,
+)
 
 # Outputs, the six parts of the final state, and what the backward pass needs.
 ScanResult = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -32,10 +42,13 @@ def backend_for(device: torch.device) -> FusedBackend:
 def scan(
     spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
 ) -> tuple[Tensor, ScanState]:
-    """The scan of contract.py on the fused backend of the parameters' device: outputs and final state."""
-    check_shapes(spec, parameters, inputs, lengths, slots, state)
+    """The scan of contract.py on the fused backend of the parameters' device: outputs and final state.
+
+    The values of lengths and slots are the caller's business on a GPU.
+    """
+    check_arguments(spec, parameters, inputs, lengths, slots, state)
     needed = torch.is_grad_enabled() and any(part.requires_grad for part in (parameters, inputs, *state))
-    outputs, *final, _ = _run(_Scan, spec.to_json(), parameters, inputs, lengths, slots, *state, needed)
+    outputs, *final, _ = _run(_Scan, spec.to_json(), parameters, inputs, lengths, slots, *state, needed, True)
     return outputs, ScanState(*final)
 
 
@@ -53,13 +66,17 @@ def ntm_scan(
     hidden: Tensor,
     cell: Tensor,
     keep: bool,
+    checked: bool = False,
 ) -> ScanResult:
     machine = ScanSpec.from_json(spec)
+    state = ScanState(memory, read_weightings, write_weightings, reads, hidden, cell)
+    if not checked:
+        check_arguments(machine, parameters, inputs, lengths, slots, state)
+        check_counts(lengths, slots, inputs.shape[1], memory.shape[2])
     backend = backend_for(parameters.device)
     reason = backend.refusal(machine, parameters.dtype, parameters.device)
     if reason is not None:
         raise ValueError(reason)
-    state = ScanState(memory, read_weightings, write_weightings, reads, hidden, cell)
     outputs, final, kept = backend.forward(machine, parameters, inputs, lengths, slots, state, keep)
     return (outputs, *final, kept if keep else parameters.new_empty(parameters.shape[0], 0))
 
@@ -85,11 +102,17 @@ def ntm_scan_backward(
     d_reads: Tensor,
     d_hidden: Tensor,
     d_cell: Tensor,
+    checked: bool = False,
 ) -> ScanGradients:
     machine = ScanSpec.from_json(spec)
-    backend = backend_for(parameters.device)
     state = ScanState(memory, read_weightings, write_weightings, reads, hidden, cell)
     d_final = ScanState(d_memory, d_read_weightings, d_write_weightings, d_reads, d_hidden, d_cell)
+    backend = backend_for(parameters.device)
+    if not checked:
+        check_arguments(machine, parameters, inputs, lengths, slots, state)
+        check_counts(lengths, slots, inputs.shape[1], memory.shape[2])
+        _check_gradients(machine, parameters, inputs, state, d_outputs, d_final)
+        _check_kept(machine, parameters, inputs, memory, kept)
     if kept.numel() == 0 and inputs.numel() > 0:  # nobody saw in time that gradients would be asked for: run it again
         kept = backend.forward(machine, parameters, inputs, lengths, slots, state, True)[2]
     given = (parameters, inputs, lengths, slots, state, kept, d_outputs, d_final)
@@ -97,12 +120,37 @@ def ntm_scan_backward(
     return (d_parameters, d_inputs, *d_state)
 
 
+def _check_gradients(
+    spec: ScanSpec, parameters: Tensor, inputs: Tensor, state: ScanState, d_outputs: Tensor, d_final: ScanState
+) -> None:
+    like = parameters.dtype, parameters.device
+    check_tensor("d_outputs", d_outputs, (*inputs.shape[:3], spec.output_size), *like)
+    for name, d_part, part in zip(ScanState._fields, d_final, state, strict=True):
+        check_tensor(f"d_{name}", d_part, tuple(part.shape), *like)
+
+
+def _check_kept(spec: ScanSpec, parameters: Tensor, inputs: Tensor, memory: Tensor, kept: Tensor) -> None:
+    """What a forward pass kept is for this pass alone; nothing at all is the answer of one that was not to keep."""
+    seeds, steps, batch, _ = inputs.shape
+    shape: tuple[int, ...] = (seeds, 0)
+    if tuple(kept.shape) != shape:
+        shape = (seeds, batch, _record_size(spec, steps, memory.shape[2], parameters.device))
+    check_tensor("kept", kept, shape, parameters.dtype, parameters.device)
+
+
 @ntm_scan.register_fake
 def _fake_scan(
-    spec: str, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, *state_and_keep: Any
+    spec: str,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    *state_and_flags: Any,
+    checked: bool = False,
 ) -> ScanResult:
-    *state, keep = state_and_keep
+    *state, keep = state_and_flags[:7]
     machine = ScanSpec.from_json(spec)
+    check_arguments(machine, parameters, inputs, lengths, slots, ScanState(*state))  # one tensor on "meta" leads here
     seeds, steps, batch, _ = inputs.shape
     outputs = inputs.new_empty(seeds, steps, batch, machine.output_size)
     final = [part.new_empty(part.shape) for part in state]
@@ -114,21 +162,34 @@ def _fake_kept(spec: ScanSpec, parameters: Tensor, inputs: Tensor, memory: Tenso
     if not keep:
         return parameters.new_empty(seeds, 0)
     if parameters.device.type == "cpu":
+        return parameters.new_empty(seeds, batch, _record_size(spec, steps, memory.shape[-2], parameters.device))
+    return parameters.new_empty(seeds, batch, torch.library.get_ctx().new_dynamic_size())
+
+
+def _record_size(spec: ScanSpec, steps: int, slots: int, device: torch.device) -> int:
+    """Numbers that a backend keeps of one sequence."""
+    if device.type == "cpu":
         from tapehead.kernels.ntm_scan import cpu
 
-        return parameters.new_empty(seeds, batch, cpu.record_size(spec, steps, memory.shape[-2]))
-    return parameters.new_empty(seeds, batch, torch.library.get_ctx().new_dynamic_size())
+        return cpu.record_size(spec, steps, slots)
+    from tapehead.kernels.ntm_scan import gpu
+
+    return gpu.record_size(spec, steps, slots, device)
 
 
 @ntm_scan_backward.register_fake
 def _fake_backward(
-    spec: str, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, *rest: Tensor
+    spec: str, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, *rest: Any, checked: bool = False
 ) -> ScanGradients:
-    return cast(ScanGradients, tuple(part.new_empty(part.shape) for part in (parameters, inputs, *rest[:6])))
+    machine, state, d_final = ScanSpec.from_json(spec), ScanState(*rest[:6]), ScanState(*rest[8:14])
+    check_arguments(machine, parameters, inputs, lengths, slots, state)
+    _check_gradients(machine, parameters, inputs, state, rest[7], d_final)
+    check_tensor("kept", rest[6], tuple(rest[6].shape), parameters.dtype, parameters.device)
+    return cast(ScanGradients, tuple(part.new_empty(part.shape) for part in (parameters, inputs, *state)))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: ScanResult) -> None:
-    spec, *tensors, _ = inputs
+    spec, *tensors, _, _ = inputs
     ctx.spec = spec
     ctx.save_for_backward(*tensors, output[-1])
 
@@ -137,10 +198,17 @@ def _differentiate(ctx: Any, *d_results: Tensor | None) -> tuple[Tensor | None, 
     *tensors, kept = ctx.saved_tensors
     _, inputs, _, _, *state = tensors
     shape = (*inputs.shape[:-1], ScanSpec.from_json(ctx.spec).output_size)
-    wanted = [inputs.new_zeros(shape) if d_results[0] is None else d_results[0]]
-    wanted += [torch.zeros_like(part) if d is None else d for d, part in zip(d_results[1:7], state, strict=True)]
-    d_parameters, d_inputs, *d_state = _run(_ScanBackward, ctx.spec, *tensors, kept, *wanted)
-    return (None, d_parameters, d_inputs, None, None, *d_state, None)
+    wanted = [inputs.new_zeros(shape) if d_results[0] is None else _dense(d_results[0])]
+    wanted += [
+        torch.zeros_like(part) if d is None else _dense(d) for d, part in zip(d_results[1:7], state, strict=True)
+    ]
+    d_parameters, d_inputs, *d_state = _run(_ScanBackward, ctx.spec, *tensors, kept, *wanted, True)
+    return (None, d_parameters, d_inputs, None, None, *d_state, None, None)
+
+
+def _dense(gradient: Tensor) -> Tensor:
+    """Autograd sees to a gradient's shape, type and device, but lets sparse ones through."""
+    return gradient if gradient.layout == torch.strided else gradient.to_dense()
 
 
 ntm_scan.register_autograd(_differentiate, setup_context=_save)
