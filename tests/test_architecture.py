@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "tapehead"
 
 # A room may import from rooms of earlier lines and from itself, never from its own line or a later one.
 ORDER = (
-    ("words", "_version", "registry"),
+    ("words", "_version", "registry", "signals", "terminal"),
     ("equations", "streams"),
     ("kernels",),
     ("tasks",),

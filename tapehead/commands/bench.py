@@ -16,7 +16,8 @@ import tapehead
 from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
 from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
-from tapehead.commands.options import check_device, make_folder
+from tapehead.commands.options import check_count, check_device, make_folder
+from tapehead.commands.tables import show
 from tapehead.training.config import BLOCK
 
 if TYPE_CHECKING:
@@ -28,10 +29,9 @@ SLOW_UPDATES = 2
 
 def run(options: "cli.Bench") -> int:
     check_device(options.device)
-    if options.rounds < 1:
-        raise ValueError(f"--rounds is {options.rounds}, but everything must be timed at least once.")
+    check_count("--rounds", options.rounds)
     make_folder(options.out)
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, markup=False)
     fast = "gpu" if options.device.startswith("cuda") else "cpu"
     console.print(f"The gate: is the {fast} backend right?")
     failures = quick_gate(fast, torch.device(options.device))
@@ -46,7 +46,7 @@ def run(options: "cli.Bench") -> int:
         curves = growing.growth(fast, options.device, options.rounds, status.update) if options.growth else {}
     torch.set_num_threads(threads)
     rows = [subject.row() for subject in subjects]
-    Console(highlight=False, width=110).print(_table(rows, options.rounds))
+    show(_table(rows, options.rounds), width=110)
     for path in _keep(rows, curves, fast, options):
         print(path)
     return 0

@@ -1,16 +1,15 @@
 """`tapehead confirm`: train a row on fresh seeds, score it on fresh sequences, and keep the record."""
 
-import sys
 from typing import TYPE_CHECKING
 
-from tapehead.commands.options import check_device, make_folder
-from tapehead.commands.train import default_folder, make_trainer, seed_range
+from tapehead.commands.options import check_count, check_device, make_folder
+from tapehead.commands.train import default_folder, opened, seed_range
 from tapehead.lab import adoption, confirmation, records, snapshots
 from tapehead.lab.tables import describe
 from tapehead.paper.presets import preset
+from tapehead.terminal import say
 from tapehead.training.config import RunConfig
-from tapehead.training.loop import Interrupted
-from tapehead.training.runs import Run
+from tapehead.training.loop import Interrupted, Trainer
 
 if TYPE_CHECKING:
     from tapehead import cli
@@ -18,21 +17,19 @@ if TYPE_CHECKING:
 
 def run(options: "cli.Confirm") -> int:
     config = _configure(options)
-    trainer = make_trainer(config)  # before any folder is made: what cannot be trained leaves nothing behind
+    trainer = Trainer(config)  # before any folder is made: what cannot be trained leaves nothing behind
     make_folder(options.out)
     folder = default_folder(config, options.work)
-    trainer.run = Run(folder, config)
     try:
-        trainer.restore()
-        print(f"{config.preset}: training in {folder}", file=sys.stderr)
-        confirmation.train(trainer)
-        print("scoring", file=sys.stderr)
-        record = confirmation.record_of(trainer, options.sequences)
+        with opened(trainer, folder):
+            trainer.restore()
+            say(f"{config.preset}: training in {folder}")
+            confirmation.train(trainer)
+            say("scoring")
+            record = confirmation.record_of(trainer, options.sequences)
     except Interrupted as stop:
-        print(f"{stop}; saved in {folder}. The same command goes on from there.", file=sys.stderr)
+        say(f"{stop}; saved in {folder}. The same command goes on from there.")
         return stop.exit_code
-    finally:
-        trainer.run.close()
     path = records.write(record, options.out)
     print(describe(record))
     print(path)
@@ -47,7 +44,7 @@ def run(options: "cli.Confirm") -> int:
 def _configure(options: "cli.Confirm") -> RunConfig:
     seeds = seed_range(options.seed, options.seeds)
     check_device(options.device)
-    if options.sequences is not None and options.sequences < 1:
-        raise ValueError(f"--sequences is {options.sequences}, but at least 1 sequence must be scored.")
+    if options.sequences is not None:
+        check_count("--sequences", options.sequences)
     changes = {} if options.episodes is None else {"episodes": options.episodes}
     return preset(options.row, options.recipe, seeds=seeds, device=options.device, backend=options.backend, **changes)

@@ -1,12 +1,11 @@
 """`tapehead eval`: score a run's machines again, on more sequences or another backend."""
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from tapehead.commands.options import check_device
-from tapehead.commands.tables import score_table
+from tapehead.commands.options import check_count, check_device
+from tapehead.commands.tables import score_table, show
 from tapehead.evaluation.generalisation import generalisation
 from tapehead.training.runs import delivered, machine, newest, read_config
 
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(options: "cli.Eval") -> int:
-    if options.episodes < 1:
-        raise ValueError(f"--episodes is {options.episodes}, but at least 1 sequence must be scored.")
+    check_count("--episodes", options.episodes)
     check_device(options.device)
     config = read_config(options.run)
     task, model = machine(config)
@@ -28,8 +26,7 @@ def run(options: "cli.Eval") -> int:
     weights = delivered(point, config, model).to(options.device)
     scores = generalisation(model, weights, task, options.episodes)
     result = {"seeds": list(config.seeds), "generalisation": [score.to_dict() for score in scores]}
-    console = Console(highlight=False)
-    console.print(score_table(result))
-    if not console.is_terminal:
+    show(score_table(result))
+    if not sys.stdout.isatty():
         print(json.dumps(result))
     return 0

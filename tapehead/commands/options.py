@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import json
 import math
 import re
 import types
@@ -12,7 +13,7 @@ import torch
 
 from tapehead.models.config import NTMConfig
 from tapehead.registry import MODELS, TASKS, resolve
-from tapehead.training.config import RunConfig
+from tapehead.training.config import MOST, RunConfig
 from tapehead.words import unknown
 
 # What a run decides by itself.
@@ -53,14 +54,28 @@ def setting_fields() -> dict[str, Any]:
     return {name: hints[name] for name in names}
 
 
-def check_options(flag: str, fields: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """The values, if each is an option and of its type."""
-    for name, value in values.items():
+def check_options(flag: str, fields: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
+    """The values of the options given with a flag, each read as its type."""
+    values = {}
+    for name, text in given.items():
         if name not in fields:
             raise ValueError(unknown(f"name in {flag}", name, fields))
+        values[name] = value = _value(text, fields[name])
         if not _fits(value, fields[name]):
             raise ValueError(f"{flag} {name} is {value!r}, but it must be {_describe(fields[name])}.")
     return values
+
+
+def _value(text: str, hint: Any) -> Any:
+    """A word where the type has that word; else numbers, true, false, none and lists as JSON; else the text."""
+    if _fits(text, hint):
+        return text
+    lower = text.lower()
+    try:
+        value = json.loads("null" if lower == "none" else lower)
+    except (ValueError, RecursionError):
+        return text
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -87,6 +102,12 @@ def _describe(hint: Any) -> str:
     if get_origin(hint) is tuple:
         return f"a list of {len(get_args(hint))} such as {'[0.2,0.8]' if float in get_args(hint) else '[1,20]'}"
     return WORDS.get(hint, str(hint))
+
+
+def check_count(flag: str, count: int) -> None:
+    """Refuse a count that is not positive, or that tensors cannot have."""
+    if not 1 <= count <= MOST:
+        raise ValueError(f"{flag} is {count}, but it must be at least 1 and under 2^31.")
 
 
 def make_folder(folder: Path) -> None:

@@ -3,15 +3,18 @@
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from tapehead.commands.tables import show
 from tapehead.models import make_model
 from tapehead.paper.presets import MISPRINTS, ROWS, VARIANTS, Row, preset
 from tapehead.tasks import make_task
 
 if TYPE_CHECKING:
     from tapehead import cli
+
+
+WIDTH = 115  # or the longest name is cut
 
 
 def parameter_count(row: Row) -> int:
@@ -41,14 +44,14 @@ def run(options: "cli.Presets") -> int:
             f"{ours:,}",
             f"{ours - row.printed:+,}{mark}" if ours != row.printed else "exact",
         )
-    console = Console(highlight=False, width=115)  # or the longest name is cut
-    console.print(table)
+    show(table, WIDTH)
     for name, why in MISPRINTS.items():
-        console.print(f"* {name}: {why}.")
-    console.print(f"Not in the paper: {', '.join(VARIANTS)}.")
-    console.print(
+        show(f"* {name}: {why}.", WIDTH)
+    show(f"Not in the paper: {', '.join(VARIANTS)}.", WIDTH)
+    show(
         "Table 3 is reproduced by an LSTM whose layers all see the input and feed the output, with learned initial "
         "states. No architecture that we know gives the counts of Tables 1 and 2: they are shown for comparison, "
-        "without a claim."
+        "without a claim.",
+        WIDTH,
     )
     return 0

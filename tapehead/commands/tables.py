@@ -4,9 +4,15 @@ import statistics
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from tapehead.evaluation.summaries import quartiles
+
+
+def show(what: RenderableType, width: int | None = None) -> None:
+    """Print a table, or a text wrapped to its width. Square brackets in it are no markup: names may have them."""
+    Console(highlight=False, markup=False, emoji=False, width=width).print(what)
 
 
 def score_table(result: dict[str, Any]) -> Table:

@@ -1,14 +1,14 @@
 """`tapehead train`: train, score, draw."""
 
 import hashlib
-import json
-import sys
+import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.console import Console
 
 from tapehead.commands.options import (
     check_device,
@@ -18,10 +18,11 @@ from tapehead.commands.options import (
     size_fields,
     task_fields,
 )
-from tapehead.commands.tables import score_table
+from tapehead.commands.tables import score_table, show
 from tapehead.evaluation.generalisation import generalisation
 from tapehead.paper.presets import preset, preset_name
 from tapehead.registry import TASKS
+from tapehead.terminal import say
 from tapehead.training.config import RunConfig
 from tapehead.training.loop import Interrupted, Trainer
 from tapehead.training.progress import Progress
@@ -37,10 +38,27 @@ MOST_SEEDS = 10_000
 def run(options: "cli.Train") -> int:
     config = configure(options)
     folder = options.out or default_folder(config)
-    trainer = make_trainer(config)  # before the folder is made: what cannot be trained leaves nothing behind
-    trainer.run = Run(folder, config)
-    try:
+    trainer = Trainer(config)  # before the folder is made: what cannot be trained leaves nothing behind
+    with opened(trainer, folder):
         return _train(trainer, folder)
+
+
+@contextmanager
+def opened(trainer: Trainer, folder: Path) -> Iterator[None]:
+    """While inside, the trainer has its run's folder. A new one that fails before its first checkpoint is removed."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    trainer.run = Run(folder, trainer.config)
+    try:
+        yield
+    except Exception as error:
+        if any((folder / "checkpoints").glob("step-*")):
+            error.add_note(f"what was saved before is in {folder}")
+        elif missing:
+            shutil.rmtree(folder, ignore_errors=True)
+            for path in missing[1:]:
+                with suppress(OSError):  # another run may be in it by now
+                    path.rmdir()
+        raise
     finally:
         trainer.run.close()
 
@@ -54,7 +72,7 @@ def configure(options: "cli.Train") -> RunConfig:
     seeds = seed_range(options.seed, options.seeds)
     check_device(options.device)
     machine = "lstm" if options.model == "lstm" else f"ntm-{options.controller}"
-    task_options = check_options("--task-options", task_fields(options.task), _values(options.task_options))
+    task_options = check_options("--task-options", task_fields(options.task), options.task_options)
     given = {
         "episodes": options.episodes,
         "early_stop": True if options.early_stop else False if options.no_early_stop else None,
@@ -68,16 +86,16 @@ def configure(options: "cli.Train") -> RunConfig:
         backend=options.backend,
         device=options.device,
         task_options=task_options,
-        curriculum=check_options("--curriculum", task_fields(options.task), _values(options.curriculum)),
+        curriculum=check_options("--curriculum", task_fields(options.task), options.curriculum),
         **_validation(options),
-        model_options=check_options("--model-options", model_fields(options.model), _values(options.model_options)),
-        **check_options("--settings", setting_fields(), _values(options.settings)),
+        model_options=check_options("--model-options", model_fields(options.model), options.model_options),
+        **check_options("--settings", setting_fields(), options.settings),
         **{key: value for key, value in given.items() if value is not None},
     )
 
 
 def _validation(options: "cli.Train") -> dict[str, Any]:
-    sizes = check_options("--validation", size_fields(options.task), _values(options.validation))
+    sizes = check_options("--validation", size_fields(options.task), options.validation)
     return {"validation": sizes} if sizes else {}
 
 
@@ -90,31 +108,6 @@ def seed_range(first: int, count: int) -> tuple[int, ...]:
     return tuple(range(first, first + count))
 
 
-def make_trainer(config: RunConfig) -> Trainer:
-    """The trainer of a run; a machine that the memory cannot hold is refused."""
-    try:
-        return Trainer(config)
-    except (MemoryError, OverflowError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"this machine cannot be made ({reason}): use smaller --model-options or fewer --seeds."
-        ) from error
-
-
-def _values(options: dict[str, str]) -> dict[str, Any]:
-    """Options from the command line: numbers, true, false, none and lists as JSON, all else as words."""
-    return {name: _value(text) for name, text in options.items()}
-
-
-def _value(text: str) -> Any:
-    lower = text.lower()
-    try:
-        value = json.loads("null" if lower == "none" else lower)
-    except (ValueError, RecursionError):
-        return text
-    return tuple(value) if isinstance(value, list) else value
-
-
 def default_folder(config: RunConfig, work: Path = Path("runs")) -> Path:
     """The same settings, the same folder: that is how the same command resumes."""
     name = config.preset.replace("/", "-")
@@ -124,38 +117,33 @@ def default_folder(config: RunConfig, work: Path = Path("runs")) -> Path:
 def _train(trainer: Trainer, folder: Path) -> int:
     run = trainer.run
     assert run is not None
-    console = Console(stderr=True, highlight=False)
     resumed = trainer.restore()
     result = run.result
     if result is not None and trainer.finished:
-        console.print(
-            f"This run is finished ({result['backend']} backend); its results are in {folder}.", soft_wrap=True
-        )
+        say(f"This run is finished ({result['backend']} backend); its results are in {folder}.")
     else:
-        _announce(trainer, console, resumed)
+        _announce(trainer, resumed)
         began = time.monotonic()
         try:
             with Progress() as progress:
                 progress.start(trainer)
                 trainer.train(progress)
         except Interrupted as stop:
-            console.print(f"{stop}; saved in {folder}. The same command goes on from there.", soft_wrap=True)
+            say(f"{stop}; saved in {folder}. The same command goes on from there.")
             return stop.exit_code
         result = finish(trainer, time.monotonic() - began)
     _report(trainer, result, folder)
     return 0
 
 
-def _announce(trainer: Trainer, console: Console, resumed: bool) -> None:
+def _announce(trainer: Trainer, resumed: bool) -> None:
     config = trainer.config
     seeds = f"seeds {config.seeds[0]} to {config.seeds[-1]}" if len(config.seeds) > 1 else f"seed {config.seeds[0]}"
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     where = trainer.backend_in_use
-    console.print(
-        f"{config.preset}: {parameters:,} parameters, {seeds}, {where} backend on {config.device}.", soft_wrap=True
-    )
+    say(f"{config.preset}: {parameters:,} parameters, {seeds}, {where} backend on {config.device}.")
     if resumed:
-        console.print(f"Resumed at episode {trainer.updates * config.batch_size:,}.")
+        say(f"Resumed at episode {trainer.updates * config.batch_size:,}.")
 
 
 def finish(trainer: Trainer, seconds: float) -> dict[str, Any]:
@@ -214,7 +202,6 @@ def _hash(tensors: dict[str, torch.Tensor], names: list[str]) -> str:
 def _report(trainer: Trainer, result: dict[str, Any], folder: Path) -> None:
     from tapehead.commands.figures import draw
 
-    console = Console(highlight=False)
     solved = [at for at in result["solved_at"] if at is not None]
     total = len(result["seeds"])
     if total == 1:
@@ -230,10 +217,9 @@ def _report(trainer: Trainer, result: dict[str, Any], folder: Path) -> None:
         if "passed" in result:
             word += f", {sum(result['passed'])} passed"
     threshold = f"{trainer.task.solved_bits:g} bit over the last 1,000 episodes"
-    console.print(f"{trainer.task.name}: {word} (under {threshold}).", soft_wrap=True)
-    console.print(score_table(result))
+    print(f"{trainer.task.name}: {word} (under {threshold}).")
+    show(score_table(result))
     pictures = draw(folder, seed=None)
-    console.print("Pictures:", soft_wrap=True)
+    print("Pictures:")
     for picture in pictures:
-        console.print(f"  {picture}", soft_wrap=True)
-    sys.stdout.flush()
+        print(f"  {picture}")

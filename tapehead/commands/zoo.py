@@ -4,11 +4,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from tapehead import zoo
 from tapehead.commands.options import check_device
+from tapehead.commands.tables import show
 from tapehead.commands.train import default_folder
 from tapehead.lab import adoption, records, snapshots
 from tapehead.pictures.sparkline import sparkline
@@ -35,7 +35,7 @@ def _list(options: "cli.List") -> int:
         controller, bits = card.model_options.get("controller", "none"), _bits(card.point(card.headline))
         numbers = (f"{card.parameters:,}", f"{card.episodes:,}", bits)
         table.add_row(card.name, _task(card), controller, *numbers, card.headline)
-    Console(highlight=False, width=160).print(table if cards else "The zoo is empty.")
+    show(table if cards else "The zoo is empty.", width=160)
     return 0
 
 
@@ -77,7 +77,12 @@ def _fetch(options: "cli.Fetch") -> int:
 
 def _add(options: "cli.Add") -> int:
     record = records.read(options.record)
-    card = adoption.adopt(record, default_folder(RunConfig.from_dict(record["config"]), options.work))
+    try:
+        card = adoption.adopt(record, default_folder(RunConfig.from_dict(record["config"]), options.work))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{options.record} is damaged ({type(error).__name__}: {error}): confirm that row again."
+        ) from error
     print(f"In the zoo: {card.name}, seed {card.seed}, {card.chosen}.")
     return 0
 

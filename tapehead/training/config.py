@@ -23,6 +23,12 @@ WINDOW = 1000
 VALIDATIONS = 20
 """How often at most the machines of an attempt are validated: at equal distances in whole blocks, and at its end."""
 
+MOST = 2**31 - 1
+"""Of anything that is counted."""
+
+FLOAT32 = (2.0**-126, 2.0**128 * (1 - 2.0**-24))
+"""The smallest and the largest number that float32 holds at full precision."""
+
 # Where a run happens, not what it computes: these may change when it is resumed.
 PLACE = ("backend", "device")
 
@@ -94,12 +100,17 @@ class RunConfig:
             if not 0 <= seed < 2**64:
                 raise ValueError(f"seed is {seed}, but it must lie in 0 to 2^64 - 1.")
         for name in ("episodes", "batch_size", "validation_sequences", "attempts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1.")
-        for name in ("learning_rate", "clip_at", "passing_bits"):
+            if not 1 <= getattr(self, name) <= MOST:
+                raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1 and under 2^31.")
+        low, high = FLOAT32
+        for name in ("learning_rate", "clip_at"):
             value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{name} is {value}, but it must be a positive number.")
+            if not low <= value <= high:
+                raise ValueError(
+                    f"{name} is {value}, but it must be a positive number that float32 holds: {low:.1e} to {high:.1e}."
+                )
+        if not (self.passing_bits > 0 and math.isfinite(self.passing_bits)):
+            raise ValueError(f"passing_bits is {self.passing_bits}, but it must be a positive number.")
         if not 0 <= self.average < 1:
             raise ValueError(f"average is {self.average}, but a decay lies in 0 (none) to just under 1.")
         if not 0 <= self.final_rate <= 1:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from tapehead import signals
 from tapehead.evaluation.generalisation import score
 from tapehead.kernels import dispatch
 from tapehead.kernels.update.contract import UpdateRule
@@ -249,21 +250,24 @@ class Trainer:
         run = self.run
         assert run is not None
         saved_at, saving_took = time.monotonic(), 0.0
-        with _stop_signals() as asked:
+        with _stop_signals() as stop:
 
             def due() -> bool:
-                return bool(asked) or time.monotonic() - saved_at > max(SAVE_SECONDS, 20 * saving_took)
+                return bool(stop.asked) or time.monotonic() - saved_at > max(SAVE_SECONDS, 20 * saving_took)
 
             for whole in self.walk(hold=due):
                 run.append_metrics(self.metrics[-1])
                 progress.show(self)
                 if whole and (due() or self.finished):
                     now = time.monotonic()
-                    self.save()
+                    with stop.deferred():
+                        self.save()
                     saved_at = time.monotonic()
                     saving_took = saved_at - now
-                    if asked:
-                        raise Interrupted(asked[0])
+                    if stop.asked:
+                        break
+            if stop.asked:  # perhaps since the last block was saved
+                raise Interrupted(stop.asked[0])
 
     def save(self) -> Path:
         assert self.run is not None
@@ -286,22 +290,31 @@ class Trainer:
         return checkpoint is not None
 
 
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """While inside, the first SIGINT or SIGTERM is noted in the list; a second SIGINT interrupts at once."""
-    asked: list[int] = []
+class _Stop:
+    """What signals have asked for."""
 
-    def note(number: int, frame: FrameType | None) -> None:
-        if asked and number == signal.SIGINT:
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self._saving = False
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """While inside, a second SIGINT waits: it would abandon the checkpoint that is being written."""
+        self._saving = True
+        try:
+            yield
+        finally:
+            self._saving = False
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        self.asked.append(number)
+        if number == signal.SIGINT and len(self.asked) > 1 and not self._saving:
             raise KeyboardInterrupt
-        asked.append(number)
 
-    try:
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: signals are someone else's
-        before = {}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+
+@contextmanager
+def _stop_signals() -> Iterator[_Stop]:
+    """While inside, the first signal is noted, to stop after the block; a second SIGINT stops at once."""
+    stop = _Stop()
+    with signals.handled_by(stop.note):
+        yield stop

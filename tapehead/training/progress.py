@@ -1,14 +1,16 @@
 """What a person sees while a run trains: a live bar on a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+
+from tapehead import terminal
 
 if TYPE_CHECKING:
     from tapehead.training.loop import Trainer
@@ -19,7 +21,10 @@ PACE_SECONDS = 30.0
 
 
 class Progress:
-    """Episodes per second, bits per sequence and time left, on standard error."""
+    """Episodes per second, bits per sequence and time left, on standard error.
+
+    A terminal or pipe that is gone does not end the run.
+    """
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -32,12 +37,14 @@ class Progress:
             columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[says]}"))
             self._bar = Bar(*columns, TimeElapsedColumn(), console=self._console)
             self._task = self._bar.add_task("train", total=None, says="")
-            self._bar.start()
+            with suppress(OSError):
+                self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with suppress(OSError):
+                self._bar.stop()
 
     def start(self, trainer: "Trainer") -> None:
         """Begin to count, after whatever was restored."""
@@ -54,7 +61,7 @@ class Progress:
             self._bar.update(self._task, completed=done, total=total, says=says)
         elif now - self._shown_at > LINE_SECONDS or trainer.finished:
             self._shown_at = now
-            print(f"{done:,} of {total:,} episodes, {says}", file=sys.stderr, flush=True)
+            terminal.say(f"{done:,} of {total:,} episodes, {says}")
 
     def _says(self, trainer: "Trainer", now: float) -> str:
         population = trainer.population
