@@ -6,19 +6,23 @@ import dataclasses
 import io
 import os
 import re
-import signal
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, Literal, Union
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, Suppress, arg, subcommand
 
+from tapehead import commands, signals, terminal
+from tapehead._version import __version__
+from tapehead.commands.ending import Ending
 from tapehead.suggest import unknown
 
 DESCRIPTION = "Neural Turing Machines: train them, measure them, look at them. Start with: tapehead train copy"
+LEAST_COLUMNS = 20
+"""Of the terminal that help is laid out for; in fewer than ten the parser never ends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,51 +229,33 @@ Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] fo
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: exit code 0, 2 for a user's mistake, 130 or 143 when interrupted."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments == ["--version"]:
-        from tapehead._version import __version__
+    """Entry point; `tapehead.commands.ending` says which exit code means what."""
+    terminal.prepare()
+    ending = Ending(own_process=arguments is None)
 
-        print(f"tapehead {__version__}")
-        return
-    command = _parse(arguments)
-    try:
-        with _termination():
-            from tapehead import commands
+    def start() -> Callable[[], int]:
+        command = _parse(sys.argv[1:] if arguments is None else arguments)
+        ending.command = type(command).__name__.lower()
+        return commands.work_of(command)
 
-            sys.exit(commands.run(command))
-    except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except (ValueError, OSError) as error:
-        if os.environ.get("TAPEHEAD_DEBUG"):
-            raise
-        says = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) else str(error)
-        print(f"tapehead: {' '.join(says.split())}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-
-
-@contextlib.contextmanager
-def _termination() -> Iterator[None]:
-    """While inside, SIGTERM ends the program as an exception does, with exit code 143; training saves first."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    code = ending.of(start)
+    if arguments is None:
+        signals.leave_to_the_system()
+    sys.exit(code)
 
 
 def _parse(arguments: list[str]) -> object:
     """The command, or one sentence and exit code 2."""
+    if arguments == ["--version"]:
+        print(f"tapehead {__version__}")
+        sys.exit(0)
+    if "" in arguments:
+        raise ValueError("an argument is empty: give it a value, or leave out its option.")
     _check_word("command", arguments[:1], COMMANDS)
     if arguments[:1] == ["zoo"]:
         _check_word("command of the zoo", arguments[1:2], ZOO)
+    if shutil.get_terminal_size().columns < LEAST_COLUMNS:
+        os.environ["COLUMNS"] = str(LEAST_COLUMNS)
     values: dict[str, str] = {}
     if arguments[:1] == ["train"]:
         arguments, values = _split_values(arguments)
@@ -280,7 +266,7 @@ def _parse(arguments: list[str]) -> object:
         return dataclasses.replace(command, values=values) if values else command
     except SystemExit as stop:
         if stop.code == 2:
-            print(f"tapehead: {_one_sentence(complaint.getvalue())}", file=sys.stderr)
+            raise ValueError(_one_sentence(complaint.getvalue())) from None
         raise
 
 
@@ -295,8 +281,7 @@ def _split_values(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
             continue
         value = match[2] if match[2] is not None else next(words, None)
         if value is None:
-            print(f"tapehead: {word} needs a value: give it behind the option.", file=sys.stderr)
-            sys.exit(2)
+            raise ValueError(f"{word} needs a value: give it behind the option.")
         values[match[1].replace("-", "_")] = value
     return rest, values
 
@@ -306,14 +291,13 @@ def _check_word(what: str, words: list[str], kinds: tuple[type, ...]) -> None:
     names = [kind.__name__.lower() for kind in kinds]
     for word in words:
         if not word.startswith("-") and word not in names:
-            print(f"tapehead: {unknown(what, word, names)}", file=sys.stderr)
-            sys.exit(2)
+            raise ValueError(unknown(what, word, names))
 
 
 def _one_sentence(box: str) -> str:
     """The parser's boxed complaint as one sentence with the nearest valid option."""
-    lines = [re.sub(r"[╭╮╰╯│─]+", " ", line).strip() for line in box.splitlines()[1:]]
-    text = " ".join(line for line in lines if line)
+    lines = [line.strip("│| ") for line in box.splitlines()[1:]]
+    text = " ".join(line for line in lines if not re.fullmatch(r"[╭╮╰╯─+-]*", line))
     text, _, rest = text.partition("For full helptext")
     message, _, near = text.partition("Perhaps you meant:")
     message = re.sub(r"\s+", " ", message.split("Argument helptext")[0]).strip().rstrip(".")

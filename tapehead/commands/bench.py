@@ -14,7 +14,7 @@ from tapehead import files
 from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
 from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
-from tapehead.commands.options import check_device, make_folder
+from tapehead.commands.options import check_count, check_device, make_folder
 from tapehead.commands.tables import new_table, print_table
 from tapehead.environment import environment
 from tapehead.experiment.config import BLOCK
@@ -28,10 +28,9 @@ SLOW_UPDATES = 2
 
 def run(options: "cli.Bench") -> int:
     check_device(options.device)
-    if options.rounds < 1:
-        raise ValueError(f"--rounds is {options.rounds}, but everything must be timed at least once.")
+    check_count("--rounds", options.rounds)
     make_folder(options.out)
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, markup=False)
     fast = "gpu" if options.device.startswith("cuda") else "cpu"
     console.print(f"The gate: is the {fast} backend right?")
     failures = quick_gate(fast, torch.device(options.device))

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapehead.commands.experiments import default_folder, seed_range
-from tapehead.commands.options import check_device, make_folder
+from tapehead.commands.options import check_count, check_device, make_folder
 from tapehead.commands.progress import Progress
-from tapehead.commands.tables import say
 from tapehead.experiment.config import Experiment, read_toml
 from tapehead.experiment.loop import Trainer
 from tapehead.experiment.run import Interrupted
 from tapehead.lab import adoption, confirmation, records, snapshots
 from tapehead.lab.tables import describe
 from tapehead.paper.recipes import row_experiment
+from tapehead.terminal import say
 
 if TYPE_CHECKING:
     from tapehead import cli
@@ -46,8 +46,8 @@ def run(options: "cli.Confirm") -> int:
 
 def _experiment(options: "cli.Confirm") -> tuple[Experiment, str | None]:
     """What is confirmed, and the name of its record if it is not a row of the paper."""
-    if options.sequences is not None and options.sequences < 1:
-        raise ValueError(f"--sequences is {options.sequences}, but at least 1 sequence must be scored.")
+    if options.sequences is not None:
+        check_count("--sequences", options.sequences)
     given = {
         "training.episodes": options.episodes,
         "place.device": options.device,

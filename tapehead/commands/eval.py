@@ -4,7 +4,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from tapehead.commands.options import check_device
+from tapehead.commands.options import check_count, check_device
 from tapehead.commands.tables import print_table, score_table
 from tapehead.experiment.folder import read_config
 from tapehead.experiment.run import evaluate
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(options: "cli.Eval") -> int:
-    if options.episodes < 1:
-        raise ValueError(f"--episodes is {options.episodes}, but at least 1 sequence must be scored.")
+    check_count("--episodes", options.episodes)
     check_device(options.device)
     seeds = read_config(options.run).seeds
     scores = evaluate(options.run, sequences=options.episodes, device=options.device, backend=options.backend)

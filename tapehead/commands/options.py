@@ -8,6 +8,16 @@ import torch
 from tapehead import files
 
 
+MOST = 2**31 - 1
+"""Of anything that is counted."""
+
+
+def check_count(flag: str, count: int) -> None:
+    """Refuse a count that is not positive, or that tensors cannot have."""
+    if not 1 <= count <= MOST:
+        raise ValueError(f"{flag} is {count}, but it must be at least 1 and under 2^31.")
+
+
 def make_folder(folder: Path) -> None:
     """Make the folder that results go to, before the work that makes them."""
     with files.writing(folder, "choose another folder with --out."):

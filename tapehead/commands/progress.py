@@ -1,14 +1,15 @@
 """What a person sees while a run trains: a live bar on a terminal, plain lines elsewhere. An observer of `train`."""
 
-import sys
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from tapehead import terminal
 from tapehead.commands.experiments import describe
 from tapehead.experiment.run import Status
 
@@ -18,7 +19,10 @@ PACE_SECONDS = 30.0
 
 
 class Progress:
-    """Episodes per second, bits per sequence and time left, on standard error."""
+    """Episodes per second, bits per sequence and time left, on standard error.
+
+    A terminal or pipe that is gone does not end the run.
+    """
 
     def __init__(self) -> None:
         self.began = False
@@ -32,7 +36,8 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with suppress(OSError):
+                self._bar.stop()
 
     def begin(self, status: Status) -> None:
         """Say what is trained, and begin to count after whatever was restored."""
@@ -44,7 +49,8 @@ class Progress:
             columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[says]}"))
             self._bar = Bar(*columns, TimeElapsedColumn(), console=self._console)
             self._task = self._bar.add_task("train", total=None, says="")
-            self._bar.start()
+            with suppress(OSError):
+                self._bar.start()
 
     def _announce(self, status: Status) -> None:
         seeds = status.experiment.seeds
@@ -59,7 +65,7 @@ class Progress:
             self._say(f"Note: {status.note}")
 
     def _say(self, words: str) -> None:
-        self._console.print(words, soft_wrap=True)
+        terminal.say(words)
 
     def block(self, status: Status) -> None:
         """After a block."""
@@ -69,7 +75,7 @@ class Progress:
             self._bar.update(self._task, completed=status.episodes, total=status.expected, says=says)
         elif now - self._shown_at > LINE_SECONDS or status.finished:
             self._shown_at = now
-            print(f"{status.episodes:,} of {status.expected:,} episodes, {says}", file=sys.stderr, flush=True)
+            terminal.say(f"{status.episodes:,} of {status.expected:,} episodes, {says}")
 
     def _says(self, status: Status, now: float) -> str:
         self._marks.append((now, status.episodes))

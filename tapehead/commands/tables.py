@@ -3,7 +3,6 @@
 import statistics
 import sys
 from collections.abc import Sequence
-from typing import TextIO
 
 from rich.box import ASCII2, SIMPLE_HEAD
 from rich.console import Console
@@ -11,11 +10,6 @@ from rich.table import Table
 
 from tapehead.evaluation.generalisation import Score
 from tapehead.evaluation.summaries import quartiles
-
-
-def say(words: str, file: TextIO | None = None) -> None:
-    """One paragraph, as it is: no markup, no wrapping. By default on standard error."""
-    print(words, file=sys.stderr if file is None else file, flush=True)
 
 
 def new_table(title: str, left: Sequence[str] = (), right: Sequence[str] = ()) -> Table:
@@ -31,7 +25,7 @@ def new_table(title: str, left: Sequence[str] = (), right: Sequence[str] = ()) -
 
 def print_table(table: Table, width: int = 115) -> None:
     """On standard output, wide enough that nothing is cut."""
-    Console(highlight=False, markup=False, width=width).print(table)
+    Console(highlight=False, markup=False, emoji=False, width=width).print(table)
 
 
 def speaks_unicode() -> bool:

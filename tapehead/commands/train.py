@@ -1,6 +1,5 @@
 """`tapehead train`: train, score, draw."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,10 +7,11 @@ from tapehead import files
 from tapehead.commands.experiments import default_folder, from_options
 from tapehead.commands.options import check_device
 from tapehead.commands.progress import Progress
-from tapehead.commands.tables import print_table, say, score_table
+from tapehead.commands.tables import print_table, score_table
 from tapehead.experiment.config import Experiment
 from tapehead.experiment.results import Result
 from tapehead.experiment.run import Interrupted, train
+from tapehead.terminal import say
 
 if TYPE_CHECKING:
     from tapehead import cli
@@ -41,11 +41,11 @@ def run(options: "cli.Train") -> int:
 def _report(experiment: Experiment, result: Result, folder: Path) -> None:
     from tapehead.figures.draw import draw_run
 
-    say(f"{experiment.task.name}: {_outcome(experiment, result)}.", file=sys.stdout)
+    print(f"{experiment.task.name}: {_outcome(experiment, result)}.")
     print_table(score_table(result.seeds, result.generalisation))
-    say("Pictures:", file=sys.stdout)
+    print("Pictures:")
     for picture in draw_run(folder):
-        say(f"  {picture}", file=sys.stdout)
+        print(f"  {picture}")
 
 
 def _outcome(experiment: Experiment, result: Result) -> str:

@@ -73,7 +73,12 @@ def _fetch(options: "cli.Fetch") -> int:
 
 def _add(options: "cli.Add") -> int:
     record = records.read(options.record)
-    card = adoption.adopt(record, default_folder(Experiment.from_plain(record["experiment"]), options.work))
+    try:
+        card = adoption.adopt(record, default_folder(Experiment.from_plain(record["experiment"]), options.work))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{options.record} is damaged ({type(error).__name__}: {error}): confirm that row again."
+        ) from error
     print(f"In the zoo: {card.name}, seed {card.seed}, {card.chosen}.")
     return 0
 
@@ -156,7 +161,12 @@ def _fetch(options: "cli.Fetch") -> int:
 
 def _add(options: "cli.Add") -> int:
     record = records.read(options.record)
-    card = adoption.adopt(record, default_folder(Experiment.from_plain(record["experiment"]), options.work))
+    try:
+        card = adoption.adopt(record, default_folder(Experiment.from_plain(record["experiment"]), options.work))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{options.record} is damaged ({type(error).__name__}: {error}): confirm that row again."
+        ) from error
     print(f"In the zoo: {card.name}, seed {card.seed}, {card.chosen}.")
     return 0
 

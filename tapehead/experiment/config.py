@@ -38,6 +38,10 @@ VALIDATIONS = 20
 """How often at most the machines of an attempt are validated: at equal distances in whole blocks, and at its end."""
 
 
+MOST = 2**31 - 1
+"""Of anything that is counted."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model(Typed):
     """A model by its name in the registry, or as module:Class, with the keywords of its class."""
@@ -415,8 +419,8 @@ def _known(options: Mapping[str, Any], task: Task) -> dict[str, Any]:
 
 def _at_least_one(part: Typed, *names: str) -> None:
     for name in names:
-        if getattr(part, name) < 1:
-            raise ValueError(f"{name} is {getattr(part, name)}, but it must be at least 1.")
+        if not 1 <= getattr(part, name) <= MOST:
+            raise ValueError(f"{name} is {getattr(part, name)}, but it must be at least 1 and under 2^31.")
 
 
 def _blocks(episodes: int, batch_size: int) -> int:

@@ -14,8 +14,8 @@ What a killed process left half written is cleared away by the next one. JSON fi
 that a damaged one is refused. The folder may be reached through a symbolic link; inside it none is followed.
 """
 
-import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class RunFolder:
         self.path, self.experiment = folder, experiment
         with files.writing(folder, ADVICE):
             _refuse_other(folder, experiment)
-            made, self._lock = _lock(folder)
+            self._made, self._lock = _lock(folder)
             try:
                 _refuse_other(folder, experiment)  # it may have come since
                 if not os.path.lexists(folder / "config.json"):
@@ -60,12 +60,21 @@ class RunFolder:
             except BaseException:
                 if not os.path.lexists(folder / "config.json"):  # no run, and no process holds this lock but ours
                     (folder / LOCK).unlink(missing_ok=True)
-                    files.remove_empty(made)
+                    files.remove_empty(self._made)
                 self.close()
                 raise
 
     def close(self) -> None:
         os.close(self._lock)
+
+    def abandon(self) -> bool:
+        """Remove a folder that this run has made and has no checkpoint in yet; whether there is nothing left of it."""
+        if checkpoint.folders(self.path / "checkpoints"):
+            return False
+        if self.path in self._made:
+            shutil.rmtree(self.path, ignore_errors=True)
+            files.remove_empty(self._made[:-1])
+        return True
 
     def begin(self, lines: list[str], backend: str) -> None:
         """Start or go on: clear away what a killed process left, and set the metrics to those of a checkpoint."""

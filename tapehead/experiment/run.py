@@ -7,7 +7,6 @@
 import contextlib
 import hashlib
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from tapehead import signals
 from tapehead.evaluation.generalisation import Score, score
 from tapehead.experiment import metrics
 from tapehead.experiment.checkpoint import Checkpoint
@@ -29,10 +29,6 @@ from tapehead.tasks import Size, Task
 
 SAVE_SECONDS = 5.0
 """Least time between checkpoints; they also take at most a twentieth of the run's time."""
-
-STOPPED_BY = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
 
 
 class Interrupted(Exception):
@@ -104,6 +100,11 @@ def train(
             return result
         session.resumed = found
         return session.run(scored)
+    except Exception as error:
+        if place.abandon():
+            raise
+        error.add_note(f"what was saved before is in {place.path}")
+        raise
     finally:
         place.close()
 
@@ -148,10 +149,10 @@ class _Session:
         before, saving_took = self._seconds, 0.0
         if self.observer is not None:
             self.observer.begin(self.status())
-        with stop_signals() as asked:
+        with _stop_signals() as stop:
 
             def due() -> bool:
-                return bool(asked) or time.monotonic() - saved_at > max(SAVE_SECONDS, 20 * saving_took)
+                return bool(stop.asked) or time.monotonic() - saved_at > max(SAVE_SECONDS, 20 * saving_took)
 
             for whole in trainer.iter_blocks(hold=due):
                 if folder is not None:
@@ -161,11 +162,14 @@ class _Session:
                 if whole and (due() or trainer.finished):
                     now = time.monotonic()
                     self._seconds = None if before is None else round(before + now - began, 3)
-                    self._save()
+                    with stop.deferred():
+                        self._save()
                     saved_at = time.monotonic()
                     saving_took = saved_at - now
-                    if asked:
-                        raise Interrupted(asked[0])
+                    if stop.asked:
+                        break
+            if stop.asked:  # perhaps since the last block was saved
+                raise Interrupted(stop.asked[0])
 
     def _save(self) -> None:
         if self.folder is None:
@@ -246,28 +250,34 @@ def _hash(tensors: dict[str, Tensor], names: list[str]) -> str:
     return digest.hexdigest()
 
 
-@contextlib.contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """While inside, the first signal that asks to stop is noted in the list; a second SIGINT interrupts at once.
+class _Stop:
+    """What signals have asked for."""
 
-    Outside the main thread, signals are somebody else's.
-    """
-    asked: list[int] = []
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self._saving = False
 
-    def note(number: int, frame: FrameType | None) -> None:
-        if asked and number == signal.SIGINT:
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[None]:
+        """While inside, a second SIGINT waits: it would abandon the checkpoint that is being written."""
+        self._saving = True
+        try:
+            yield
+        finally:
+            self._saving = False
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        self.asked.append(number)
+        if number == signal.SIGINT and len(self.asked) > 1 and not self._saving:
             raise KeyboardInterrupt
-        asked.append(number)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before = {number: signal.signal(number, note) for number in STOPPED_BY}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[_Stop]:
+    """While inside, the first signal is noted, to stop after the block; a second SIGINT stops at once."""
+    stop = _Stop()
+    with signals.handled_by(stop.note):
+        yield stop
 
 
 def evaluate(
