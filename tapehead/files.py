@@ -21,6 +21,8 @@ from typing import Any
 LIMIT = 16 << 20
 """Bytes of a JSON file at most; the record of 10,000 machines, the longest that can be made, has 12 million."""
 
+LOCK_TRIES = 100
+
 _KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
     (stat.S_ISREG, "a file"),
@@ -222,7 +224,7 @@ def lock(path: Path) -> int | None:
     A process that gives up may remove the file between our opening and our locking it. The lock of a removed file
     excludes nobody, because the next process makes a new one, so the path is then tried again.
     """
-    while True:
+    for _ in range(LOCK_TRIES):
         expect_file(path)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         try:
@@ -235,6 +237,7 @@ def lock(path: Path) -> int | None:
         except FileNotFoundError:
             pass
         os.close(descriptor)
+    raise NotPlain(path, f"was another file each of {LOCK_TRIES} times that it was locked")
 
 
 # --- seals -----------------------------------------------------------------------------------------------------------

@@ -235,6 +235,12 @@ def test_the_lock_of_a_removed_file_is_not_taken(tmp_path, monkeypatch, again):
     os.close(descriptor)
 
 
+def test_a_file_that_is_never_the_locked_one_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os.path, "samestat", lambda *_: False)
+    with pytest.raises(files.NotPlain, match="lock was another file each of 100 times that it was locked"):
+        files.lock(tmp_path / "lock")
+
+
 def test_the_lock_of_a_removed_folder_is_an_error(tmp_path, monkeypatch):
     path, original = tmp_path / "run" / "lock", fcntl.flock
     path.parent.mkdir()
