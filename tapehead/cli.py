@@ -29,7 +29,8 @@ LEAST_COLUMNS = 20
 class Train:
     """Train machines. The same command again goes on where the last one stopped.
 
-    Every value of an experiment can be given by its path: --training.batch-size 4, --model.memory-slots 64, --task.width 6,
+    Every value of an experiment can be given by its path: --training.batch-size 4, --model.memory-slots 64,
+    --task.width 6,
     --optimiser.name adam, --schedule.final 0. Lists are JSON: --training.slots [21,48].
     """
 

@@ -1,8 +1,8 @@
 """What a wrong answer costs. A task owns its loss; the built-in ones are also fused in the kernels.
 
-Shapes: logits and targets [*lead, T, B, O], mask [*lead, T, B], results [*lead, B]. Steps whose mask is zero do not count,
-whatever the logits are there, NaN included, and no gradient flows through them. Any mask that is not zero counts as one.
-"""
+Shapes: logits and targets [*lead, T, B, O], mask [*lead, T, B], results [*lead, B]. Steps whose mask is zero do not
+count, whatever the logits are there, NaN included, and no gradient flows through them. Any mask that is not zero counts
+as one."""
 
 import abc
 import math
@@ -21,7 +21,8 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def each(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """The cost of every step in nats, [*lead, T, B, any], of finite logits; it is summed over the last dimension."""
+        """The cost of every step in nats, [*lead, T, B, any], of finite logits; it is summed over the last
+        dimension."""
 
     @abc.abstractmethod
     def errors(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -44,7 +45,6 @@ class Loss(abc.ABC):
     def wrong(self, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
         """How many scored answers of each sequence are wrong, int64."""
         return (scored_steps(logits, targets, mask) & self.errors(logits, targets)).sum(dim=(-3, -1))
-
 
     def answers(self, targets: Tensor, mask: Tensor) -> int:
         """How many answers are scored in all."""

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from tapehead.kernels.update.optimisers import Graves
 
-
 GRAVES = Graves()
 
 

@@ -22,8 +22,8 @@ from tapehead.suggest import unknown
 Object = TypeVar("Object", bound=Callable[..., Any])
 
 SEARCH: list[Path] = []
-"""Folders that are searched, after everything installed, for a module of the form "module:object". The command line puts
-the working directory here."""
+"""Folders that are searched, after everything installed, for a module of the form "module:object". The command line
+puts the working directory here."""
 
 
 class Registry(Mapping[str, str]):
@@ -44,7 +44,8 @@ class Registry(Mapping[str, str]):
         return len(self._entries)
 
     def register(self, name: str) -> Callable[[Object], Object]:
-        """A decorator that adds a class or function under a name. A name is given once; the same object may repeat it."""
+        """A decorator that adds a class or function under a name. A name is given once; the same object may repeat
+        it."""
         if not isinstance(name, str) or not name or ":" in name:
             raise ValueError(f"{name!r} cannot name a {self.kind}: give a word without a colon.")
 

@@ -1,8 +1,8 @@
 """Typed data: frozen dataclasses whose fields have one canonical form, to and from plain values and TOML.
 
-Plain values are what JSON and TOML hold. A field's annotation says what it may be: int, float, bool, str, None, Literal,
-tuples, unions of these, dict, or another `Typed`. Canonical means that 1 and 1.0 are one value where a float is meant, and
-that lists are tuples; so equal settings are equal data, whatever they were written as.
+Plain values are what JSON and TOML hold. A field's annotation says what it may be: int, float, bool, str, None,
+Literal, tuples, unions of these, dict, or another `Typed`. Canonical means that 1 and 1.0 are one value where a float
+is meant, and that lists are tuples; so equal settings are equal data, whatever they were written as.
 """
 
 import dataclasses
@@ -52,9 +52,13 @@ class Typed:
             raise ValueError(f"{where or cls.__name__}: {str(error).partition('() ')[2]}") from None
 
 
-@functools.cache
 def hints(kind: type) -> dict[str, Any]:
     """The fields of a dataclass with their annotations."""
+    return _hints(kind)
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
     annotations = get_type_hints(kind)
     return {field.name: annotations[field.name] for field in dataclasses.fields(kind) if field.init}
 
@@ -115,11 +119,12 @@ def _simple(value: Any, hint: Any) -> Any:
             raise ValueError
         return number
     if hint is int:
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or value != int(value):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise TypeError
-        if abs(value) >= LARGEST_INT:
+        whole = int(float(value)) if not isinstance(value, numbers.Integral) else int(value)
+        if whole != value or abs(whole) >= LARGEST_INT:
             raise ValueError
-        return int(value)
+        return whole
     if hint is type(None):
         if value is not None:
             raise TypeError
@@ -188,7 +193,8 @@ def _takes_word(text: str, hint: Any) -> bool:
     return text in get_args(hint) if get_origin(hint) is Literal else hint is str
 
 
-# --- values of JSON, as they are ---------------------------------------------------------------------------------------
+# --- values of JSON, as they are
+# ---------------------------------------------------------------------------------------
 
 
 def fits(value: Any, hint: Any) -> bool:

@@ -27,9 +27,7 @@ def run(options: "cli.Confirm") -> int:
     say(f"{name or experiment.recipe}: training in {folder}")
     with Progress() as progress:
         try:
-            record = confirmation.confirm(
-                experiment, folder, name=name, sequences=options.sequences, observer=progress
-            )
+            record = confirmation.confirm(experiment, folder, name=name, sequences=options.sequences, observer=progress)
         except Interrupted as stop:
             say(f"{stop}; saved in {folder}. The same command goes on from there.")
             return stop.exit_code

@@ -82,7 +82,7 @@ def _update() -> tuple[bool, str]:
     generator = torch.Generator().manual_seed(0)
     weights, gradient = (torch.randn(2, 99, generator=generator).to(device) for _ in range(2))
     rule, after = UpdateRule(), []
-    kernel = dispatch.update_kernel("auto", device)
+    kernel = dispatch.update_kernel("auto", device, rule.optimiser)
     for update in (kernel, update_reference.update):
         state = UpdateState(rule, weights.clone())
         update(rule, state, gradient, torch.ones(2, 1, device=device), torch.full((2,), 1e-2, device=device), None)

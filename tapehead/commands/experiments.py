@@ -1,4 +1,5 @@
-"""From the command line to an experiment: a task by name, a TOML file, or the config.json of a run; then what is changed."""
+"""From the command line to an experiment: a task by name, a TOML file, or the config.json of a run; then what is
+changed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,7 +34,8 @@ SETTINGS = {
     "patience": "restarts.after",
     "hopeful_bits": "restarts.above_bits",
 }
-"""The names that --settings takes, and the values that they are. New ones are given by their path: --schedule.final 0."""
+"""The names that --settings takes, and the values that they are. New ones are given by their path: --schedule.final
+0."""
 
 
 def seed_range(first: int, count: int) -> tuple[int, ...]:
@@ -58,7 +60,9 @@ def from_options(options: "cli.Train") -> Experiment:
 def _from_file(experiment: Experiment, options: "cli.Train") -> Experiment:
     for flag in ("model", "controller", "recipe"):
         if getattr(options, flag) is not None:
-            raise ValueError(f"--{flag} goes with a task's name: {options.what} has all settings, change them one by one.")
+            raise ValueError(
+                f"--{flag} goes with a task's name: {options.what} has all settings, change them one by one."
+            )
     base = experiment.to_plain()
     given = _changes(base, options)
     for whole in ("curriculum.options", "validation.sizes"):
@@ -81,7 +85,9 @@ def _from_task(options: "cli.Train") -> Experiment:
     if row is not None:
         return row_experiment(row, "paper" if options.recipe == "paper" else "tuned", given)
     if options.recipe is not None:
-        raise ValueError(f"--recipe is {options.recipe}, but {machine} on {task} has no row in the paper: leave it out.")
+        raise ValueError(
+            f"--recipe is {options.recipe}, but {machine} on {task} has no row in the paper: leave it out."
+        )
     if model == "ntm" and options.controller is not None:
         given = {"model.controller": controller} | given
     return general_experiment(task, model, given)
@@ -114,7 +120,7 @@ def _flags(options: "cli.Train") -> dict[str, Any]:
     """The flags that have a name of their own."""
     if options.early_stop and options.no_early_stop:
         raise ValueError("--early-stop and --no-early-stop were both given: give one of them.")
-    given = {
+    given: dict[str, Any] = {
         "training.episodes": options.episodes,
         "training.batch_size": options.batch_size,
         "training.early_stop": True if options.early_stop else False if options.no_early_stop else None,

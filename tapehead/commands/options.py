@@ -7,7 +7,6 @@ import torch
 
 from tapehead import files
 
-
 MOST = 2**31 - 1
 """Of anything that is counted."""
 

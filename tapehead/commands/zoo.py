@@ -20,14 +20,14 @@ def run(options: "cli.Zoo") -> int:
 
 
 def _list(options: "cli.List") -> int:
-    table = new_table(
-        "Trained machines", ("name", "task", "controller"), ("parameters", "episodes", "bits per sequence", "at")
-    )
+    numbers = ("parameters", "episodes", "bits per sequence")
+    table = new_table("Trained machines", ("name", "task", "controller"), numbers)
+    table.add_column("at", no_wrap=True)
     cards = [zoo.card(name) for name in zoo.names()]
     for card in cards:
         controller, bits = card.model.get("controller", "none"), _bits(card.point(card.headline))
-        numbers = (f"{card.parameters:,}", f"{card.episodes:,}", bits)
-        table.add_row(card.name, _task(card), controller, *numbers, card.headline)
+        row = (f"{card.parameters:,}", f"{card.episodes:,}", bits)
+        table.add_row(card.name, _task(card), controller, *row, card.headline)
     if cards:
         print_table(table, width=160)
     else:
@@ -101,98 +101,6 @@ def _task(card: zoo.Card) -> str:
 
 def _bits(point: dict[str, Any]) -> str:
     return "infinite" if point["bits"] is None else f"{point['bits']:.3g}"
-
-
-ACTIONS[type(options.action).__name__](options.action)
-    return code
-
-
-def _list(options: "cli.List") -> int:
-    table = new_table(
-        "Trained machines", ("name", "task", "controller"), ("parameters", "episodes", "bits per sequence", "at")
-    )
-    cards = [zoo.card(name) for name in zoo.names()]
-    for card in cards:
-        controller, bits = card.model.get("controller", "none"), _bits(card.point(card.headline))
-        numbers = (f"{card.parameters:,}", f"{card.episodes:,}", bits)
-        table.add_row(card.name, _task(card), controller, *numbers, card.headline)
-    if cards:
-        print_table(table, width=160)
-    else:
-        print("The zoo is empty.")
-    return 0
-
-
-def _show(options: "cli.Show") -> int:
-    card = zoo.card(options.name)
-    solved = "not solved" if card.solved_at is None else f"solved after {card.solved_at:,}"
-    where = ", ".join(f"{key} {value}" for key, value in card.environment.items() if value is not None)
-    facts = {
-        "task": _task(card),
-        "machine": f"{card.machine}, {card.parameters:,} parameters",
-        "trained": f"{card.episodes:,} episodes, {solved}, seed {card.seed}",
-        "trained by": card.command,
-        "trained on": where,
-        "chosen": card.chosen,
-        "bits by episode": sparkline([bits for _, bits in card.curve], ascii_only=not speaks_unicode()),
-        "snapshots": f"{len(card.snapshots['episodes'])}, see zoo.snapshots" if card.snapshots else "none",
-        "licence": card.licence,
-        "sha256": card.sha256,
-        "load it with": f'tapehead.load("{card.name}")',
-    }
-    print(card.name)
-    for key, value in facts.items():
-        print(f"  {key:<16}{value}")
-    print("\n  bits per sequence, wrong answers, sequences without error")
-    for point in card.points:
-        perfect = f"{100 * point['perfect']:.1f} % of {point['sequences']:,}"
-        print(f"  {_bits(point):>9}  {point['wrong']:>8.3g}  {perfect:>16}  {point['label']}")
-    for criterion in card.criteria:
-        print(f"  {'yes' if criterion['met'] else 'NO':<4}{criterion['says']}")
-    return 0
-
-
-def _fetch(options: "cli.Fetch") -> int:
-    for path in zoo.fetch(options.name, options.out):
-        print(path)
-    print(f'Load it with tapehead.zoo.load("{options.name}", folder=Path("{options.out}")), or as plain safetensors.')
-    return 0
-
-
-def _add(options: "cli.Add") -> int:
-    record = records.read(options.record)
-    try:
-        card = adoption.adopt(record, default_folder(Experiment.from_plain(record["experiment"]), options.work))
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(
-            f"{options.record} is damaged ({type(error).__name__}: {error}): confirm that row again."
-        ) from error
-    print(f"In the zoo: {card.name}, seed {card.seed}, {card.chosen}.")
-    return 0
-
-
-def _snapshots(options: "cli.Snapshots") -> int:
-    check_device(options.device)
-    card = snapshots.make_snapshots(options.name, options.device, options.backend)
-    assert card.snapshots is not None
-    print(f"{card.name} after {', '.join(f'{n:,}' for n in card.snapshots['episodes'])} episodes.")
-    return 0
-
-
-def _task(card: zoo.Card) -> str:
-    """The task with the options that are not its defaults."""
-    task = Experiment.from_plain(card.experiment).task
-    defaults = type(task)().to_plain()
-    options = ", ".join(f"{name} {value}" for name, value in task.to_plain().items() if value != defaults[name])
-    return f"{task.name} ({options})" if options else task.name
-
-
-def _bits(point: dict[str, Any]) -> str:
-    return "infinite" if point["bits"] is None else f"{point['bits']:.3g}"
-
-
-def _speaks_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 ACTIONS: dict[str, Any] = {"List": _list, "Show": _show, "Fetch": _fetch, "Add": _add, "Snapshots": _snapshots}

@@ -1,4 +1,5 @@
-"""What an experiment is: typed data by composition. Each part checks itself; an experiment checks that they fit together.
+"""What an experiment is: typed data by composition. Each part checks itself; an experiment checks that they fit
+together.
 
     Experiment
       task         a task with its training sizes             optimiser    with its hyper-parameters
@@ -42,6 +43,12 @@ MOST = 2**31 - 1
 """Of anything that is counted."""
 
 
+def _at_least_one(part: Typed, *names: str) -> None:
+    for name in names:
+        if not 1 <= getattr(part, name) <= MOST:
+            raise ValueError(f"{name} is {getattr(part, name)}, but it must be at least 1 and under 2^31.")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model(Typed):
     """A model by its name in the registry, or as module:Class, with the keywords of its class."""
@@ -74,7 +81,8 @@ class Training(Typed):
     """How much is learned from."""
 
     episodes: int = 100_000
-    """Training sequences of each seed, of one attempt; whole updates, and with `restarts.after` whole blocks of them."""
+    """Training sequences of each seed, of one attempt; whole updates, and with `restarts.after` whole blocks of
+    them."""
     batch_size: int = 1
     """Sequences of one update."""
     slots: tuple[int, int] | None = None
@@ -112,8 +120,8 @@ class Curriculum(Typed):
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     share: float = 1.0
     """For this share of the episodes, from the first, the curriculum holds, in whole blocks of updates. Then come the
-    task's own sequences, and a seed is judged (solved, weights kept, early stop) by those alone; with a share of 1 by the
-    curriculum's."""
+    task's own sequences, and a seed is judged (solved, weights kept, early stop) by those alone; with a share of 1 by
+    the curriculum's."""
 
     def check(self) -> None:
         if not 0 <= self.share <= 1:
@@ -125,11 +133,11 @@ class Restarts(Typed):
     """Seeds that are trained again, with other initial weights."""
 
     attempts: int = 1
-    """How often a seed is trained at most. Restarted are, at the end of an attempt, seeds whose machine has not passed the
-    validation, and those that `after` and `above_bits` say."""
+    """How often a seed is trained at most. Restarted are, at the end of an attempt, seeds whose machine has not passed
+    the validation, and those that `after` and `above_bits` say."""
     after: int = 0
-    """Restart seeds that after this many episodes of an attempt, in whole blocks of updates, are neither solved nor below
-    `above_bits`; 0 disables it."""
+    """Restart seeds that after this many episodes of an attempt, in whole blocks of updates, are neither solved nor
+    below `above_bits`; 0 disables it."""
     above_bits: float = 0.0
     """Seeds whose last 1,000 episodes have a lower mean cost than this are not restarted by `after`."""
 
@@ -146,8 +154,8 @@ class Restarts(Typed):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Validation(Typed):
-    """Sizes of the task at which solved machines are scored during training; the weights kept are those of the lowest cost
-    there. The sequences are neither trained on nor scored in the end."""
+    """Sizes of the task at which solved machines are scored during training; the weights kept are those of the lowest
+    cost there. The sequences are neither trained on nor scored in the end."""
 
     sizes: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Without sizes there is no validation, and the weights kept are those of the lowest mean cost in training."""
@@ -191,8 +199,8 @@ class Experiment(Typed):
 
     task: Task
     model: Model = Model()
-    optimiser: Optimiser = Graves()
-    schedule: Schedule = Constant()
+    optimiser: Optimiser = Graves()  # noqa: RUF009 (frozen, as the others are)
+    schedule: Schedule = Constant()  # noqa: RUF009
     clipping: Clipping = Clipping()
     training: Training = Training()
     curriculum: Curriculum = Curriculum()
@@ -229,8 +237,8 @@ class Experiment(Typed):
         channels, taught = ((task.input_size, task.output_size) for task in (self.task, self.curriculum_task))
         if taught != channels:
             raise ValueError(
-                f"the curriculum {self.curriculum.options} makes {taught[0]} inputs and {taught[1]} outputs of the task's "
-                f"{channels[0]} and {channels[1]}: it may change sizes and bits, not channels."
+                f"the curriculum {self.curriculum.options} makes {taught[0]} inputs and {taught[1]} outputs of the "
+                f"task's {channels[0]} and {channels[1]}: it may change sizes and bits, not channels."
             )
 
     def _check_restarts(self) -> None:
@@ -250,8 +258,8 @@ class Experiment(Typed):
                 else "does not fit: the attempts are too short"
             )
             raise ValueError(
-                f"restarts after {restarts.after} episodes: that {says}. Seeds are judged by {WINDOW:,} episodes, not in a "
-                "curriculum that ends, and at least a block of updates before the end."
+                f"restarts after {restarts.after} episodes: that {says}. Seeds are judged by {WINDOW:,} episodes, not "
+                "in a curriculum that ends, and at least a block of updates before the end."
             )
 
     # --- what happens when -------------------------------------------------------------------------------------------
@@ -329,13 +337,14 @@ class Experiment(Typed):
                 raise ValueError(f"{name} is {value!r}, but it must be a table of names and values.")
         if "task" not in values:
             raise ValueError(f"{where} has no task: give one, as in task = {{ name = 'copy' }}.")
-        return cls(**{name: _part(name, value) if name in PARTS else value for name, value in values.items()})
+        parts: dict[str, Any] = {name: _part(name, values[name]) if name in PARTS else values[name] for name in values}
+        return cls(**parts)
 
     def with_values(self, changes: Mapping[str, Any]) -> Self:
         """The same experiment with other values, by "part.name" or by a top-level name.
 
-        Where a part is given another name (another optimiser, say), those of its values go that the new one does not have.
-        """
+        Where a part is given another name (another optimiser, say), those of its values go that the new one does not
+        have."""
         return type(self).from_plain(changed(self.to_plain(), changes))
 
     def to_toml(self) -> str:
@@ -415,12 +424,6 @@ def _known(options: Mapping[str, Any], task: Task) -> dict[str, Any]:
         if name not in names:
             raise ValueError(unknown(f"option of {task.name} in the curriculum", name, names))
     return dict(options)
-
-
-def _at_least_one(part: Typed, *names: str) -> None:
-    for name in names:
-        if not 1 <= getattr(part, name) <= MOST:
-            raise ValueError(f"{name} is {getattr(part, name)}, but it must be at least 1 and under 2^31.")
 
 
 def _blocks(episodes: int, batch_size: int) -> int:

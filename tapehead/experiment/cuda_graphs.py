@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tapehead.tasks import Batch
 from tapehead.experiment.population import EVERYONE, Population
+from tapehead.tasks import Batch
 
 REPLAYED = 50
 """Updates in one graph: enough that a launch costs nothing, few enough that a capture costs little."""

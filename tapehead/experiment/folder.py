@@ -262,11 +262,12 @@ def delivered(folder: Path, experiment: Experiment) -> Tensor:
     """The weights [S, P] that a run stands for: the kept ones, or the latest of a seed that has none yet."""
     point = finished_checkpoint(folder, experiment)
     tensors = point.tensors
-    seeds, parameters = len(experiment.seeds), sum(p.numel() for p in experiment.model.build(experiment.task).parameters())
+    seeds, parameters = (
+        len(experiment.seeds),
+        sum(p.numel() for p in experiment.model.build(experiment.task).parameters()),
+    )
     shapes = {"kept": (seeds, parameters), "update.parameters": (seeds, parameters), "kept_cost": (seeds,)}
     if any(name not in tensors or tensors[name].shape != shape for name, shape in shapes.items()):
         raise ValueError(f"checkpoint {point.step} was made by another version of tapehead: use that one.")
     latest = tensors.get("update.average", tensors["update.parameters"])
     return choose_delivered(tensors["kept"], tensors["kept_cost"], latest)
-
-

@@ -179,9 +179,7 @@ class Trainer:
         rows = due.nonzero().squeeze(-1)
         weights = self.population.working.weights
         chosen = weights[rows.to(self.device)]
-        scored = score(
-            self.model, chosen, self.task, dict(validation.sizes), validation.sequences, source="validation"
-        )
+        scored = score(self.model, chosen, self.task, dict(validation.sizes), validation.sequences, source="validation")
         costs = torch.full((len(due),), torch.nan, dtype=torch.float64)
         costs[rows] = torch.tensor(scored.bits, dtype=torch.float64)
         self.population.keep(self.seeds.validate(costs), weights)

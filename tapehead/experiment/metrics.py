@@ -1,7 +1,7 @@
 """metrics.jsonl: one line for each block of updates, one schema, one reader. docs/run-folder.md describes it for users.
 
-All lists have one entry for each seed of the line, in the order of `seeds`: the seeds that took part in the block. A line
-holds no clock, so that a resumed run writes the same bytes. It is JSON: what is not finite is null.
+All lists have one entry for each seed of the line, in the order of `seeds`: the seeds that took part in the block. A
+line holds no clock, so that a resumed run writes the same bytes. It is JSON: what is not finite is null.
 """
 
 import dataclasses
@@ -23,7 +23,8 @@ class Line:
     """The same in training sequences of one seed."""
     seeds: tuple[int, ...]
     bits: tuple[float | None, ...]
-    """Mean cost of the block's sequences in bits, over the best possible where the task knows it; over the finite ones."""
+    """Mean cost of the block's sequences in bits, over the best possible where the task knows it; over the finite
+    ones."""
     skipped: tuple[int, ...]
     """Updates of the block that were skipped because a cost or gradient was not finite."""
     rate: tuple[float, ...]
@@ -44,7 +45,9 @@ class Line:
         values: Any = json.loads(text)
         if not isinstance(values, dict) or values.keys() != hints(cls).keys():
             raise ValueError("a line of metrics.jsonl has other fields than this version of tapehead writes.")
-        line = cls(**{name: canonical(values[name], hint, f"metrics.jsonl: {name}") for name, hint in hints(cls).items()})
+        line = cls(
+            **{name: canonical(values[name], hint, f"metrics.jsonl: {name}") for name, hint in hints(cls).items()}
+        )
         counts = {len(getattr(line, name)) for name in values if name not in ("updates", "episodes")}
         if counts != {len(line.seeds)}:
             raise ValueError("a line of metrics.jsonl has lists of different lengths.")

@@ -1,4 +1,5 @@
-"""Which seeds are solved, kept, validated, restarted and retired: every such decision of a run, and the records it needs.
+"""Which seeds are solved, kept, validated, restarted and retired: every such decision of a run, and the records it
+needs.
 
 Legend: S seeds, A active seeds, B batch.
 

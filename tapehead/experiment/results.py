@@ -46,7 +46,8 @@ class Result(Typed):
         return sum(at is not None for at in self.solved_at)
 
     def median_seed(self) -> int:
-        """The seed whose cost at the largest size is the median of the population: neither the luckiest nor the worst."""
+        """The seed whose cost at the largest size is the median of the population: neither the luckiest nor the
+        worst."""
         bits = self.generalisation[-1].costs
         order = sorted(range(len(bits)), key=lambda i: bits[i])
         return self.seeds[order[(len(order) - 1) // 2]]

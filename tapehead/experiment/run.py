@@ -1,7 +1,7 @@
 """`train`: all that anybody calls to train. Commands, confirmations, sweeps, notebooks and tests do.
 
-    result = tapehead.train(experiment)                    # in memory
-    result = tapehead.train(experiment, "runs/mine")       # writes a run's folder, and goes on with one that is there
+result = tapehead.train(experiment)                    # in memory
+result = tapehead.train(experiment, "runs/mine")       # writes a run's folder, and goes on with one that is there
 """
 
 import contextlib
@@ -82,11 +82,11 @@ def train(
 ) -> Result:
     """Train an experiment to its end and score it; what came of it.
 
-    folder: where everything is kept; a run that is there goes on, to the same bytes as if it had never been stopped, and one
-    that is finished is not trained again. Without a folder nothing is written. observer: told of the progress; nothing is
-    printed. scored: whether to score the machines at the sizes of the evaluation; with False `generalisation` is empty.
-    `Interrupted` is raised if a signal asks the process to stop, after saving; outside the main thread signals are left
-    alone.
+    folder: where everything is kept; a run that is there goes on, to the same bytes as if it had never been stopped,
+    and one that is finished is not trained again. Without a folder nothing is written. observer: told of the progress;
+    nothing is printed. scored: whether to score the machines at the sizes of the evaluation; with False
+    `generalisation` is empty. `Interrupted` is raised if a signal asks the process to stop, after saving; outside the
+    main thread signals are left alone.
     """
     trainer = Trainer(experiment)  # before any folder is made: what cannot be trained leaves nothing behind
     if folder is None:
@@ -310,10 +310,8 @@ def evaluate(
         weights = weights.to(device or "cpu")
     if (task.input_size, task.output_size) != (model.input_size, model.output_size):
         raise ValueError(
-            f"the task has {task.input_size} inputs and {task.output_size} outputs, but the model has {model.input_size} "
-            f"and {model.output_size}."
+            f"the task has {task.input_size} inputs and {task.output_size} outputs, but the model has "
+            f"{model.input_size} and {model.output_size}."
         )
     each = list(task.generalisation) if sizes is None else [sizes] if isinstance(sizes, dict) else sizes
     return [score(model, weights, task, dict(one), sequences) for one in each]
-
-

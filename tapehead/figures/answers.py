@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tapehead.models.sequence import SequenceModel
 from tapehead.figures import page, style
 from tapehead.figures.run_model import run_model, source
 from tapehead.figures.view import RunView
+from tapehead.models.sequence import SequenceModel
 from tapehead.tasks import Task
 
 # Inches.

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tapehead.models.sequence import SequenceModel
 from tapehead.figures.run_model import run_with_trace, source
+from tapehead.models.sequence import SequenceModel
 from tapehead.tasks import Task
 
 USED = 0.05  # a slot whose weighting never exceeds this is not used

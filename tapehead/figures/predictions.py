@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tapehead.evaluation.metrics import bits_per_sequence
-from tapehead.models.sequence import SequenceModel
 from tapehead.figures import page, style
 from tapehead.figures.run_model import run_model, source
 from tapehead.figures.view import RunView
+from tapehead.models.sequence import SequenceModel
 from tapehead.tasks.ngrams import NGrams
 
 SEQUENCES = 4

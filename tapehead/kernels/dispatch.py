@@ -26,7 +26,7 @@ from tapehead.kernels.update.optimisers import Optimiser
 from tapehead.losses import Loss
 
 Backend = Literal["auto", "reference", "cpu", "gpu"]
-FUSED_LOSSES = ("binary", "categorical")
+FUSED_LOSSES = ("binary",)
 FUSED_OPTIMISERS = ("graves", "adam")
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "cpu", "gpu")
 
@@ -43,7 +43,8 @@ def fused(name: str) -> FusedBackend:
 
 
 def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int) -> tuple[str, str]:
-    """The backend that a scan will run on: "reference", "cpu" or "gpu"; and why it is no faster one, if there is none."""
+    """The backend that a scan will run on: "reference", "cpu" or "gpu"; and why it is no faster one, if there is
+    none."""
     if backend not in BACKENDS:
         raise ValueError(f"backend is {backend!r}, but it must be one of {', '.join(BACKENDS)}.")
     if backend == "reference":
@@ -61,7 +62,8 @@ def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.devic
 
 
 def is_fused(backend: str, loss: Loss) -> bool:
-    """Whether a backend computes a loss and its gradient in its kernels; a subclass of a built-in loss is another one."""
+    """Whether a backend computes a loss and its gradient in its kernels; a subclass of a built-in loss is another
+    one."""
     return backend in ("cpu", "gpu") and type(loss).__dict__.get("kernel") in FUSED_LOSSES
 
 
@@ -139,7 +141,7 @@ def loss_and_gradient(
     if not all(map(is_plain, (parameters, inputs, targets, mask, lengths, slots, *state))):
         raise ValueError("a tensor of this training step is lazy or wrapped, but a kernel needs its numbers in memory.")
     given = (parameters, inputs, targets, mask, lengths, slots, state)
-    return fused(backend).loss_and_gradient(spec, *given, state_gradient, str(loss.kernel))
+    return fused(backend).loss_and_gradient(spec, *given, state_gradient)
 
 
 def _check(
@@ -163,7 +165,8 @@ def _check_device(parameters: Tensor) -> None:
 
 
 def update_kernel(backend: str, device: torch.device, optimiser: Optimiser) -> Update:
-    """The optimiser step for tensors on a device; in torch if the run is on the reference, or the optimiser is not fused."""
+    """The optimiser step for tensors on a device; in torch if the run is on the reference, or the optimiser is not
+    fused."""
     known = type(optimiser).__dict__.get("kernel") in FUSED_OPTIMISERS
     update: Update = _update_module(backend if known else "reference", device).update
     return update

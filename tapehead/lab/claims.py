@@ -1,7 +1,7 @@
 """What is claimed of each task: the points at which its machines are measured, and what must hold there.
 
-A claim is tested on held-out seeds and sequences. To change one is to change what is claimed: records made before do not
-compare.
+A claim is tested on held-out seeds and sequences. To change one is to change what is claimed: records made before do
+not compare.
 """
 
 import dataclasses

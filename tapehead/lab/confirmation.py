@@ -37,8 +37,8 @@ def confirm(
 ) -> dict[str, Any]:
     """Train in a folder, or go on there, and score: the record, without its summary.
 
-    name: of the record, if the experiment's recipe does not say it. sequences: at each point, if not the claim's number.
-    """
+    name: of the record, if the experiment's recipe does not say it. sequences: at each point, if not the claim's
+    number."""
     if sequences is not None and sequences < 1:
         raise ValueError(f"--sequences is {sequences}, but at least 1 sequence must be scored.")
     Trainer(experiment).block(updates=1)  # compiles the kernels, outside the time that is measured

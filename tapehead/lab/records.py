@@ -23,8 +23,8 @@ def write(record: dict[str, Any], folder: Path) -> Path:
 
 def write_readme(folder: Path) -> None:
     """Make the README of a folder of results again, and its picture."""
-    from tapehead.figures.records import draw_costs  # here, because matplotlib is slow to load and reading needs none
     from tapehead.figures import style
+    from tapehead.figures.records import draw_costs  # here, because matplotlib is slow to load and reading needs none
 
     records = [record for path in sorted(folder.glob("*.json")) if (record := _parse(path)).get("kind") == KIND]
     style.save(draw_costs(records), folder, PICTURE)

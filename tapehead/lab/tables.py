@@ -28,11 +28,11 @@ mean of at least 1,000 consecutive episodes (whole blocks, finite costs) from th
 delivered are those at the lowest.
 
 Attempts: some recipes validate the machines that are solved, at sizes beyond training and on sequences that are neither
-trained on nor scored here (which sizes is in the record, under `experiment`). The weights delivered are then those of the
-lowest cost there, and a seed that has not passed by the end of an attempt is restarted with other weights; with
+trained on nor scored here (which sizes is in the record, under `experiment`). The weights delivered are then those of
+the lowest cost there, and a seed that has not passed by the end of an attempt is restarted with other weights; with
 `restarts.after`, a seed that after so many episodes is neither solved nor below `restarts.above_bits` is restarted at
-once. Episodes to solve are those of the machine delivered and all of the attempts before it; the seconds hold what validation took,
-too; the worst after solving is of the attempt that was delivered.
+once. Episodes to solve are those of the machine delivered and all of the attempts before it; the seconds hold what
+validation took, too; the worst after solving is of the attempt that was delivered.
 
 """
 

@@ -14,9 +14,9 @@ from tapehead import checks
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import FLOATS, ScanState, Trace, check_state, half_precision, tree_map
+from tapehead.losses import BINARY, Loss
 from tapehead.models.config import NTMConfig
 from tapehead.models.initial import initial_shapes, initial_state
-from tapehead.losses import BINARY, Loss
 from tapehead.models.sequence import DECIDED, SequenceModel, as_counts, named_state
 
 MOST_STARTS = 4

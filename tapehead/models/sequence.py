@@ -29,8 +29,8 @@ class SequenceModel(nn.Module, abc.ABC):
     """`y, state = model(x, state=None, lengths=None)`: x [T, B, I] or, unbatched, [T, I]; y are logits [T, B, O].
 
     With `batch_first=True`, x and y are [B, T, ...]; state and trace never are. `lengths` [B] gives each row's number
-    of steps: beyond it y is zero and the state is that of the row's last step. State is a value, in and out: any nesting
-    of tuples, lists and dicts of tensors [B, ...].
+    of steps: beyond it y is zero and the state is that of the row's last step. State is a value, in and out: any
+    nesting of tuples, lists and dicts of tensors [B, ...].
 
     One of your own is a subclass whose `__init__` takes `input_size` and `output_size` first and sets these attributes;
     it needs `run`, and `reset_parameters` if it has parameters of its own beside those of torch's modules.
@@ -111,7 +111,8 @@ class SequenceModel(nn.Module, abc.ABC):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(torch.seed() if generator is None else generator.initial_seed())
             for module in parts:
-                module.reset_parameters()
+                reset: Any = module.reset_parameters
+                reset()
 
     @classmethod
     def options(cls) -> dict[str, Any]:
@@ -165,7 +166,8 @@ class SequenceModel(nn.Module, abc.ABC):
             )
         if most > self.memory_slots:
             raise ValueError(
-                f"training uses up to {most} memory slots, but the tape has {self.memory_slots}: set other slots, or none."
+                f"training uses up to {most} memory slots, but the tape has {self.memory_slots}: set other "
+                "slots, or none."
             )
 
     def _as_batch(self, x: Tensor) -> tuple[Tensor, bool]:

@@ -4,8 +4,8 @@
 defaults. `tuned`: the best settings that we know, found by experiment (docs/recipes.md). The task and its scoring are
 the paper's in both. `general`: for a task or model without a row.
 
-Settings are values of an `Experiment` by "part.name". `experiment_of` puts them together with those that a user changes.
-"""
+Settings are values of an `Experiment` by "part.name". `experiment_of` puts them together with those that a user
+changes."""
 
 import dataclasses
 from collections.abc import Mapping

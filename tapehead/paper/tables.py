@@ -99,7 +99,8 @@ VARIANTS: dict[str, Variant] = {
 
 
 def row_name(task: str, machine: str, options: dict[str, Any]) -> str | None:
-    """The row of a machine on a task: a variant if these options of the task make it one; None if there is no such row."""
+    """The row of a machine on a task: a variant if these options of the task make it one; None if there is no such
+    row."""
     for variant in VARIANTS.values():
         wanted = variant.task.items() <= options.items()
         if (variant.row.task, variant.row.machine) == (task, machine) and wanted:

@@ -76,7 +76,8 @@ class Task(Typed, ABC):
 
     @property
     def chance_bits(self) -> float | None:
-        """Mean cost, in bits per sequence of training sizes, of answers that know nothing; None if that is not known."""
+        """Mean cost, in bits per sequence of training sizes, of answers that know nothing; None if that is not
+        known."""
         return None
 
     def sample(self, stream: Stream, *, batch_size: int, **sizes: Size) -> Batch:

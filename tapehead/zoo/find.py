@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tapehead.models import SequenceModel
 from tapehead.experiment import folder
+from tapehead.models import SequenceModel
 from tapehead.zoo import store
 
 

@@ -292,7 +292,7 @@ class FusedBackend(Protocol):
     sequences: seed 7 alone and seed 7 among others give the same bits.
     """
 
-    def refusal(self, spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | None:
+    def refusal(self, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
         """None if this backend can run such a machine here, otherwise one sentence that says why not."""
 
     def identity(self, dtype: torch.dtype, device: torch.device) -> str:

@@ -72,7 +72,7 @@ def _kernels(plan: Plan, device: torch.device) -> Any:
 
 
 @functools.cache  # asked before every update
-def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | None:
+def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
     """Why not, if not. The length of the tape is not known here; a tape that is too long is refused by the scan."""
     if device.type != "cuda":
         return f"the GPU kernel runs on CUDA devices, and this is {device}."
@@ -84,7 +84,7 @@ def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | N
             f"the GPU kernel needs compute capability {OLDEST[0]}.{OLDEST[1]}, and this device has "
             f"{capability[0]}.{capability[1]}."
         )
-    return nvrtc.missing() or Plan(spec, 1, _shared_limit(device)).refusal()
+    return nvrtc.missing() or Plan(spec, slots, _shared_limit(device)).refusal()
 
 
 @functools.cache

@@ -21,7 +21,7 @@ Clip = Literal["elementwise", "norm", "none"]
 class UpdateRule:
     """How gradients become new weights; the learning rates come with each call."""
 
-    optimiser: Optimiser = Graves()
+    optimiser: Optimiser = Graves()  # noqa: RUF009 (frozen)
     clip: Clip = "elementwise"
     clip_at: float = 10.0
     average: float = 0.0

@@ -35,7 +35,9 @@ class Arguments(ctypes.Structure):
 
 
 def source() -> str:
-    return f"constexpr int THREADS = {THREADS}, PART = {PART};\n" + Path(__file__).with_name("update.cu").read_text(encoding="utf-8")
+    return f"constexpr int THREADS = {THREADS}, PART = {PART};\n" + Path(__file__).with_name("update.cu").read_text(
+        encoding="utf-8"
+    )
 
 
 @functools.cache

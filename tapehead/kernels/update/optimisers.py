@@ -1,7 +1,8 @@
-"""Optimisers with all their hyper-parameters. Each is its own definition in plain torch, for a whole population at once.
+"""Optimisers with all their hyper-parameters. Each is its own definition in plain torch, for a whole population at
+once.
 
-Legend: S seeds, P parameters. The fused updates know the built-in ones by `kernel`; any other runs in torch, more slowly.
-"""
+Legend: S seeds, P parameters. The fused updates know the built-in ones by `kernel`; any other runs in torch, more
+slowly."""
 
 import abc
 import dataclasses
@@ -40,9 +41,7 @@ class Optimiser(Typed, abc.ABC):
     @property
     def numbers(self) -> tuple[float, ...]:
         """Its hyper-parameters in the order in which the fused updates take them."""
-        return tuple(
-            getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "learning_rate"
-        )
+        return tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "learning_rate")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ from tapehead.kernels.ntm_scan.cpu.tracing import stack, trace_of_row
 Array = npt.NDArray[Any]
 
 
-def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | None:
+def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
     """None if this backend can run such a machine here, otherwise one sentence that says why not."""
     if device.type != "cpu":
         return f"The cpu backend runs on the CPU, but the tensors are on {device}."
