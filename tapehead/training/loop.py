@@ -248,6 +248,8 @@ class Trainer:
         """Go on from the newest checkpoint to the end, saving on the way; `Interrupted` if asked to stop."""
         run = self.run
         assert run is not None
+        # before signals are only noted: a compilation is to end at once
+        dispatch.prepare(self.backend_in_use, next(self.model.parameters()).dtype, self.device)
         saved_at, saving_took = time.monotonic(), 0.0
         with _stop_signals() as asked:
 
