@@ -23,6 +23,7 @@ from tapehead.kernels import cache, dispatch, jit
 from tapehead.kernels.errors import CompilationError
 from tapehead.kernels.ntm_scan import cpu
 from tapehead.kernels.ntm_scan.cpu import compiled as scan_compiled
+from tapehead.kernels.ntm_scan.cpu import entries
 from tapehead.kernels.update import compiled as update_compiled
 from tapehead.kernels.update import cpu as update_cpu
 from tapehead.kernels.update.contract import UpdateRule, UpdateState
@@ -243,6 +244,16 @@ def test_identity():
         assert done.stdout.strip() == word("cpu")
 
 
+def test_prepare_loads_what_a_run_needs(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(entries, "make_ready", lambda dtype: loaded.append("scan"))
+    monkeypatch.setattr(update_cpu, "make_ready", lambda dtype: loaded.append("update"))
+    for backend, expected in (("cpu", ["scan", "update"]), ("torch", ["update"]), ("reference", [])):
+        dispatch.prepare(backend, torch.float32, CPU)
+        assert loaded == expected
+        loaded.clear()
+
+
 # --- no call can specialise ------------------------------------------------------------------------------------------
 
 
@@ -261,9 +272,9 @@ def test_whole_numbers_are_taken_for_fractions():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"gradient": torch.ones(2, 3, dtype=torch.float64)}, "gradient is torch.float64"),
-        ({"costs": torch.ones(2, 1, dtype=torch.float64)}, "costs is torch.float64"),
-        ({"rates": torch.ones(2, dtype=torch.float16)}, "rates is torch.float16"),
+        ({"gradient": torch.ones(2, 3, dtype=torch.float64)}, "are torch.float64, torch.float32 and torch.float32"),
+        ({"costs": torch.ones(2, 1, dtype=torch.float64)}, "are torch.float32, torch.float64 and torch.float32"),
+        ({"rates": torch.ones(2, dtype=torch.float16)}, "are torch.float32, torch.float32 and torch.float16"),
         ({"gradient": torch.ones(2, 2)}, r"gradient \[2, 2\]"),
         ({"costs": torch.ones(1, 1)}, r"costs \[1, 1\]"),
         ({"rates": torch.ones(3)}, r"rates \[3\]"),

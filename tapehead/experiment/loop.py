@@ -89,6 +89,10 @@ class Trainer:
         """Identity of the compiled code that this run's bits come from."""
         return self.model.kernel_identity()
 
+    def prepare(self) -> None:
+        """Compile or load the kernels, if they are not there yet."""
+        dispatch.prepare(self.backend, next(self.model.parameters()).dtype, self.device)
+
     def block(self, updates: int = BLOCK) -> None:
         """Train the active seeds for one block, then record what happened."""
         self._record_block(self._launch(self.updates, updates), None)

@@ -145,6 +145,7 @@ class _Session:
 
     def _train(self) -> None:
         trainer, folder = self.trainer, self.folder
+        trainer.prepare()  # before signals are only noted: a compilation is to end at once
         began = saved_at = time.monotonic()
         before, saving_took = self._seconds, 0.0
         if self.observer is not None:

@@ -181,6 +181,20 @@ def kernel_identity(backend: str, dtype: torch.dtype, device: torch.device) -> s
     return f"scan {scan}, update {_update_module(backend, device).identity(dtype, device)}"
 
 
+def prepare(backend: str, dtype: torch.dtype, device: torch.device) -> None:
+    """Load the CPU kernels that a run will need on a backend that `choose` returned, compiled if they are not there.
+
+    Otherwise their first calls do. The GPU's compile in seconds, and for each length of the tape anew.
+    """
+    if backend == "cpu":
+        from tapehead.kernels.ntm_scan.cpu import entries
+
+        entries.make_ready(dtype)
+    update = _update_module(backend, device)
+    if hasattr(update, "make_ready"):
+        update.make_ready(dtype)
+
+
 def _update_module(backend: str, device: torch.device) -> Any:
     if backend != "reference" and device.type == "cpu":
         from tapehead.kernels import jit

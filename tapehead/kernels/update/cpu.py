@@ -36,7 +36,7 @@ def update(
 ) -> Tensor:
     """As reference.update."""
     parameters, average = state.parameters, state.average
-    run = _entries.get(parameters.dtype) or _entry(parameters.dtype)
+    run = _entries.get(parameters.dtype) or make_ready(parameters.dtype)
     _check(state, gradient, costs, rates)
     skipped = torch.empty(parameters.shape[0], dtype=torch.bool)
     w = parameters.numpy()
@@ -71,7 +71,8 @@ def identity(dtype: torch.dtype, device: torch.device) -> str:
     return f"cpu-{jit.identity([UPDATE], jit.DTYPES[dtype])}"
 
 
-def _entry(dtype: torch.dtype) -> jit.Entry:
+def make_ready(dtype: torch.dtype) -> jit.Entry:
+    """Load the kernel for a type of numbers, compiled if it is not there."""
     if dtype not in jit.DTYPES:
         raise ValueError(f"the CPU update computes in float32 and float64, and the parameters are {dtype}.")
     (_entries[dtype],) = jit.load([UPDATE], jit.DTYPES[dtype])
@@ -81,12 +82,12 @@ def _entry(dtype: torch.dtype) -> jit.Entry:
 def _check(state: UpdateState, gradient: Tensor, costs: Tensor, rates: Tensor) -> None:
     """The kernel takes memory as it was told, so what does not fit is refused here."""
     shape, dtype = state.parameters.shape, state.parameters.dtype
-    changed = (state.parameters, state.applied, *state.moments, *([] if state.average is None else [state.average]))
-    if not all(tensor.is_contiguous() for tensor in changed):
-        raise ValueError("the CPU update changes its state in place, and needs it contiguous.")
-    if gradient.shape != shape or costs.shape[:-1] != shape[:1] or rates.shape != shape[:1]:
+    if not gradient.dtype == costs.dtype == rates.dtype == dtype:
+        kinds = f"gradient, costs and rates are {gradient.dtype}, {costs.dtype} and {rates.dtype}"
+        raise ValueError(f"{kinds}, but the parameters are {dtype}: convert them.")
+    if gradient.shape != shape or costs.shape[0] != shape[0] or rates.shape != shape[:1]:
         shapes = f"gradient {list(gradient.shape)}, costs {list(costs.shape)} and rates {list(rates.shape)}"
         raise ValueError(f"{shapes} do not fit parameters {list(shape)}: they must be [S, P], [S, B], [S] and [S, P].")
-    for name, tensor in (("gradient", gradient), ("costs", costs), ("rates", rates)):
-        if tensor.dtype != dtype:
-            raise ValueError(f"{name} is {tensor.dtype}, but the parameters are {dtype}: convert one.")
+    for tensor in (state.parameters, state.applied, *state.moments, state.average):
+        if tensor is not None and not tensor.is_contiguous():
+            raise ValueError("the CPU update changes its state in place, and needs it contiguous.")
