@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from tapehead import checks
 from tapehead.tasks.ngrams import NGrams
 from tapehead.tasks.task import Batch
 
@@ -34,12 +35,19 @@ def ngram_gap(logits: Tensor, batch: Batch, *, order: int = 6) -> Tensor:
 
     The least possible cost varies so much between sequences (sd 36 bits) that means over different ones do not compare.
     """
+    if not isinstance(batch, Batch):
+        raise TypeError(f"batch is of type {type(batch).__name__}, but it must be a Batch of the N-grams task.")
+    if checks.tensor("batch.targets", batch.targets).shape[-1:] != (1,):
+        raise ValueError(f"batch.targets has shape {tuple(batch.targets.shape)}, but N-grams have one output channel.")
     return bits_per_sequence(logits, batch.targets, batch.mask) - NGrams(order=order).optimal_bits(batch)
 
 
 def _scored(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     """Which places count, as bools [*lead, T, B, 1]; all shapes are checked here."""
-    if logits.shape != targets.shape or mask.shape != targets.shape[:-1]:
+    for name, value in (("logits", logits), ("targets", targets), ("mask", mask)):
+        checks.tensor(name, value)
+    checks.same_device(logits=logits, targets=targets, mask=mask)
+    if logits.ndim < 3 or logits.shape != targets.shape or mask.shape != targets.shape[:-1]:
         shapes = f"logits {list(logits.shape)}, targets {list(targets.shape)}, mask {list(mask.shape)}"
         raise ValueError(f"{shapes} do not belong together: give [*lead, T, B, O] twice and [*lead, T, B].")
     return mask.unsqueeze(-1) > 0

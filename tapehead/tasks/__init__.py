@@ -4,6 +4,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
+from tapehead import checks
 from tapehead.registry import TASKS
 from tapehead.tasks.task import Batch, Size, Task
 from tapehead.words import unknown
@@ -13,8 +14,7 @@ __all__ = ["Batch", "Size", "Task", "make_task"]
 
 def make_task(name: str, **options: Any) -> Task:
     """The task of that name; options are the fields of its class (training sizes, widths and so on)."""
-    if name not in TASKS:
-        raise ValueError(unknown("task", name, TASKS))
+    checks.one_of("task", name, tuple(TASKS))
     module, _, attribute = TASKS[name].partition(":")
     kind: type[Task] = getattr(import_module(module), attribute)
     known = {field.name for field in fields(kind)}
