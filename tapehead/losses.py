@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tapehead import checks
+
 
 class Loss(abc.ABC):
     """The cost of answers. One of your own needs `each` and `errors`; it is differentiated by autograd."""
@@ -86,8 +88,11 @@ CATEGORICAL = Categorical()
 
 
 def scored_steps(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    """Which steps count, as bools [*lead, T, B, 1]; all shapes are checked here."""
-    if logits.shape != targets.shape or mask.shape != targets.shape[:-1]:
+    """Which steps count, as bools [*lead, T, B, 1]; everything is checked here."""
+    for name, value in (("logits", logits), ("targets", targets), ("mask", mask)):
+        checks.tensor(name, value)
+    checks.same_device(logits=logits, targets=targets, mask=mask)
+    if logits.ndim < 3 or logits.shape != targets.shape or mask.shape != targets.shape[:-1]:
         shapes = f"logits {list(logits.shape)}, targets {list(targets.shape)}, mask {list(mask.shape)}"
         raise ValueError(f"{shapes} do not belong together: give [*lead, T, B, O] twice and [*lead, T, B].")
     return mask.unsqueeze(-1) != 0

@@ -6,9 +6,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tapehead import checks
 from tapehead.kernels.update.optimisers import Graves
 
 GRAVES = Graves()
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a group with `lr` and `clip`, where it has them, as floats."""
+    options = dict(options)
+    if "lr" in options:
+        options["lr"] = checks.real("lr", options["lr"])
+        if options["lr"] < 0:
+            raise ValueError(f"lr is {options['lr']}, but a learning rate cannot be negative.")
+    if options.get("clip") is not None:
+        options["clip"] = checks.real("clip", options["clip"])
+        if options["clip"] <= 0:
+            raise ValueError(f"clip is {options['clip']}, but it must be positive, or None for no clipping.")
+    return options
 
 
 class RMSpropGraves(torch.optim.Optimizer):
@@ -20,11 +35,15 @@ class RMSpropGraves(torch.optim.Optimizer):
     """
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-4, *, clip: float | None = 10.0) -> None:
-        if not lr >= 0:
-            raise ValueError(f"lr is {lr}, but a learning rate cannot be negative.")
-        if clip is not None and not clip > 0:
-            raise ValueError(f"clip is {clip}, but it must be positive, or None for no clipping.")
-        super().__init__(params, {"lr": lr, "clip": clip})
+        if not isinstance(params, Iterable) or isinstance(params, Tensor | range):
+            raise TypeError(f"params is of type {type(params).__name__}, but it must be an iterable of tensors.")
+        super().__init__(params, _checked({"lr": lr, "clip": clip}))
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Every group may have its own `lr` and `clip`; the constructor comes here, too."""
+        if "params" not in param_group:
+            raise ValueError(f"params has a group with {list(param_group)} alone, but it needs 'params'.")
+        super().add_param_group(_checked(param_group))
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

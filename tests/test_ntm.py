@@ -812,7 +812,7 @@ def test_bad_sizes():
         ({"x": torch.zeros(3, 2, 4), "slots": torch.tensor([0, 3])}, "slots run from 0 to 3"),
         ({"x": torch.zeros(3, 2, 4), "slots": torch.tensor([3])}, r"slots has shape \(1,\)"),
         ({"x": torch.zeros(3, 2, 4), "slots": torch.tensor([3.0, 2.0])}, "slots is torch.float32.*whole numbers"),
-        ({"x": torch.zeros(3, 2, 4), "lengths": "3"}, "lengths is of type str"),
+        ({"x": torch.zeros(3, 2, 4), "lengths": "33"}, "lengths is of type str"),
         ({"x": torch.zeros(3, 2, 4), "lengths": torch.ones(2, dtype=torch.int64, device="meta")}, "lengths is on meta"),
         ({"x": [[1.0] * 4]}, "input is of type list.*torch.Tensor"),
         ({"x": None}, "input is of type NoneType"),

@@ -81,7 +81,7 @@ def test_numbers():
         ({"length": (5, 3)}, "length is 5 to 3"),
         ({"length": 2.5}, "length is 2.5, which is no size"),
         ({"length": (1, 2, 3)}, "no size"),
-        ({"width": 0}, "width is 0, but must be"),
+        ({"width": 0}, "width is 0, but it must be"),
         ({"lenght": 3}, "unknown option of copy 'lenght'. Did you mean 'length'?"),
     ],
 )

@@ -6,6 +6,7 @@ counts, whatever the logits are there, NaN included, and no gradient flows. Othe
 
 from torch import Tensor
 
+from tapehead import checks
 from tapehead.losses import BINARY
 from tapehead.tasks.ngrams import NGrams
 from tapehead.tasks.task import Batch
@@ -26,4 +27,8 @@ def ngram_gap(logits: Tensor, batch: Batch, *, order: int = 6) -> Tensor:
 
     The least possible cost varies so much between sequences (sd 36 bits) that means over different ones do not compare.
     """
+    if not isinstance(batch, Batch):
+        raise TypeError(f"batch is of type {type(batch).__name__}, but it must be a Batch of the N-grams task.")
+    if checks.tensor("batch.targets", batch.targets).shape[-1:] != (1,):
+        raise ValueError(f"batch.targets has shape {tuple(batch.targets.shape)}, but N-grams have one output channel.")
     return bits_per_sequence(logits, batch.targets, batch.mask) - NGrams(order=order).optimal_bits(batch)

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
+from tapehead import checks
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import (
     FusedBackend,
@@ -46,7 +47,7 @@ def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.devic
     """The backend that a scan will run on: "reference", "cpu" or "gpu"; and why it is no faster one, if there is
     none."""
     if backend not in BACKENDS:
-        raise ValueError(f"backend is {backend!r}, but it must be one of {', '.join(BACKENDS)}.")
+        raise ValueError(f"backend is {checks.shown(backend)}, but it must be one of {', '.join(BACKENDS)}.")
     if backend == "reference":
         return backend, ""
     if backend == "auto":

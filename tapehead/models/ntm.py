@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tapehead import checks
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import FLOATS, ScanState, Trace, check_state, half_precision, tree_map
+from tapehead.kernels.ntm_scan.contract import ScanState, Trace, check_state, half_precision, tree_map
 from tapehead.losses import BINARY, Loss
 from tapehead.models.config import NTMConfig
 from tapehead.models.initial import initial_shapes, initial_state
@@ -30,7 +30,7 @@ class Machine(nn.Module):
 
     def __init__(self, config: NTMConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         super().__init__()
-        device, dtype = checks.device(device), checks.floating(dtype, FLOATS)
+        device, dtype = checks.device(device), checks.floating(dtype, checks.FLOATS)
         self.config = config
         self.input_size, self.output_size = config.input_size, config.output_size
         self._spec = config.spec
@@ -121,7 +121,7 @@ class NTMCell(Machine):
     def forward(self, x: Tensor, state: NTMState | None = None) -> tuple[Tensor, NTMState]:
         checks.tensor("input", x)
         weight = self._value("output.weight")
-        if weight.dtype not in FLOATS:
+        if weight.dtype not in checks.FLOATS:
             raise ValueError(half_precision(weight.dtype))
         if x.device != weight.device:
             raise ValueError(f"input is on {x.device}, but the parameters are on {weight.device}: move one.")
@@ -174,7 +174,9 @@ class NTM(Machine, SequenceModel):
     def choose_backend(self, backend: str) -> None:
         """Run on this backend from now on; "auto" takes the best that the device has."""
         if backend not in dispatch.BACKENDS:
-            raise ValueError(f"backend is {backend!r}, but it must be one of {', '.join(dispatch.BACKENDS)}.")
+            raise ValueError(
+                f"backend is {checks.shown(backend)}, but it must be one of {', '.join(dispatch.BACKENDS)}."
+            )
         self.backend = backend
 
     def with_memory(self, slots: int) -> Self:

@@ -10,6 +10,7 @@ training it stands for a population of S machines of one configuration, whose pa
 import abc
 import hashlib
 import inspect
+from collections.abc import Sized
 from typing import Any, Self, get_type_hints
 
 import torch
@@ -54,6 +55,7 @@ class SequenceModel(nn.Module, abc.ABC):
         `slots` [B] limits the memory slots that each row may use; only models with a memory take it.
         """
         x, unbatched = self._as_batch(x)
+        checks.flag("return_trace", return_trace)
         if state is not None:
             state = self._as_state(state)
         if unbatched and state is not None:
@@ -128,7 +130,9 @@ class SequenceModel(nn.Module, abc.ABC):
     def choose_backend(self, backend: str) -> None:
         """Set the backend of the model's kernels; a model without kernels of its own runs in torch alone."""
         if backend not in ("auto", "reference"):
-            raise ValueError(f"backend is {backend!r}, but {type(self).__name__} has no kernels: use 'auto'.")
+            raise ValueError(
+                f"backend is {checks.shown(backend)}, but {type(self).__name__} has no kernels: use 'auto'."
+            )
 
     def backend_in_use(self) -> str:
         """What runs this model where it is now; refuses a backend that cannot."""
@@ -254,6 +258,8 @@ class SequenceModel(nn.Module, abc.ABC):
 def as_counts(name: str, counts: Any, batch: int, most: int, limit: str, device: torch.device) -> Tensor:
     """One whole number from 1 to `most` for each sequence, on a device; this waits for a GPU."""
     if not isinstance(counts, Tensor):
+        if isinstance(counts, Sized) and len(counts) != batch:
+            raise ValueError(f"{name} has {len(counts)} entries, but there are {batch} sequences.")
         try:
             counts = torch.as_tensor(counts)
         except (TypeError, ValueError, RuntimeError):

@@ -23,6 +23,7 @@ from typing import ClassVar
 
 import torch
 
+from tapehead import checks
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
     FAIR,
@@ -31,7 +32,6 @@ from tapehead.tasks.task import (
     Range,
     Size,
     Task,
-    at_least,
     clock,
     is_mixture,
     random_vectors,
@@ -60,8 +60,8 @@ class AssociativeRecall(Task):
     generalisation: ClassVar[tuple[dict[str, int], ...]] = tuple({"items": n} for n in (6, 10, 15, 20))
 
     def check(self) -> None:
-        at_least("item_length", self.item_length, 1)
-        at_least("width", self.width, 1)
+        checks.whole("item_length", self.item_length, 1)
+        checks.whole("width", self.width, 1)
         is_mixture(self.density, 0.0)
         super().check()
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tapehead import checks
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
     FAIR,
@@ -25,7 +26,6 @@ from tapehead.tasks.task import (
     Range,
     Size,
     Task,
-    at_least,
     clock,
     is_mixture,
     random_vectors,
@@ -55,7 +55,8 @@ class Copy(Task):
     generalisation: ClassVar[tuple[dict[str, int], ...]] = tuple({"length": n} for n in (10, 20, 30, 50, 120))
 
     def check(self) -> None:
-        at_least("width", self.width, 1)
+        checks.whole("width", self.width, 1)
+        checks.flag("paper_channels", self.paper_channels)
         is_mixture(self.density, self.blanks)
         super().check()
 

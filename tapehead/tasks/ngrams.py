@@ -26,9 +26,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from tapehead import checks
 from tapehead.equations import bayes_ngram
 from tapehead.streams import Stream
-from tapehead.tasks.task import Batch, Range, Size, Task, at_least, clock, one_of, row_sizes
+from tapehead.tasks.task import Batch, Range, Size, Task, clock, row_sizes
 
 # sin(x) / x in powers of x^2, highest first. At pi/4 the first term left out is 1e-19.
 SINE = tuple((-1) ** k / factorial(2 * k + 1) for k in reversed(range(9)))
@@ -54,10 +55,10 @@ class NGrams(Task):
     figures: ClassVar[tuple[str, ...]] = ("learning-curve", "predictions", "memory")
 
     def check(self) -> None:
-        at_least("order", self.order, 1)
+        checks.whole("order", self.order, 1)
         if self.order > MAX_ORDER:
             raise ValueError(f"order is {self.order}, but tables are drawn up to {MAX_ORDER}: give a smaller one.")
-        one_of("scored", self.scored, ("all", "after_context"))
+        checks.one_of("scored", self.scored, ("all", "after_context"))
         super().check()
 
     def check_ranges(self, ranges: Mapping[str, Range]) -> None:

@@ -24,13 +24,13 @@ from typing import ClassVar
 
 import torch
 
+from tapehead import checks
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
     Batch,
     Range,
     Size,
     Task,
-    at_least,
     clock,
     random_vectors,
     row_sizes,
@@ -56,7 +56,7 @@ class PrioritySort(Task):
     solved_bits: ClassVar[float] = 1.0
 
     def check(self) -> None:
-        at_least("width", self.width, 1)
+        checks.whole("width", self.width, 1)
         super().check()
 
     def check_ranges(self, ranges: Mapping[str, Range]) -> None:

@@ -30,6 +30,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from tapehead import checks
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
     FAIR,
@@ -38,10 +39,8 @@ from tapehead.tasks.task import (
     Range,
     Size,
     Task,
-    at_least,
     clock,
     is_mixture,
-    one_of,
     random_vectors,
     row_sizes,
     take_vectors,
@@ -76,9 +75,9 @@ class RepeatCopy(Task):
     )
 
     def check(self) -> None:
-        at_least("width", self.width, 1)
+        checks.whole("width", self.width, 1)
         is_mixture(self.density, self.blanks)
-        one_of("count", self.count, ("scalar", "pulses"))
+        checks.one_of("count", self.count, ("scalar", "pulses"))
         super().check()
 
     @property

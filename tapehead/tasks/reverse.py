@@ -16,9 +16,10 @@ from typing import ClassVar
 
 from torch.nn.functional import one_hot
 
+from tapehead import checks
 from tapehead.losses import CATEGORICAL, Loss
 from tapehead.streams import Stream
-from tapehead.tasks.task import Batch, Range, Size, Task, at_least, clock, row_sizes, take_vectors, with_channels
+from tapehead.tasks.task import Batch, Range, Size, Task, clock, row_sizes, take_vectors, with_channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class Reverse(Task):
     generalisation: ClassVar[tuple[dict[str, int], ...]] = tuple({"length": n} for n in (10, 20, 30, 50))
 
     def check(self) -> None:
-        at_least("symbols", self.symbols, 2)
+        checks.whole("symbols", self.symbols, 2)
         super().check()
 
     @property

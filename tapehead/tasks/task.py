@@ -9,12 +9,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 from operator import index
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from tapehead import checks
 from tapehead.losses import BINARY, Loss
 from tapehead.streams import Stream
 from tapehead.suggest import unknown
@@ -82,9 +84,10 @@ class Task(Typed, ABC):
 
     def sample(self, stream: Stream, *, batch_size: int, **sizes: Size) -> Batch:
         """The batch at the stream's address: pure in address and sizes, whatever the stream has drawn before."""
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}, but a batch has at least 1 row: give a positive number.")
-        return self.draw(stream.rewind(), batch_size, self.ranges(**sizes))
+        if not isinstance(stream, Stream):
+            raise TypeError(f"stream is of type {type(stream).__name__}, but it must be what tapehead.stream returns.")
+        rows = checks.whole("batch_size", batch_size, 1)
+        return self.draw(stream.rewind(), rows, self.ranges(**sizes))
 
     @abstractmethod
     def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
@@ -129,32 +132,34 @@ def size_range(name: str, size: Size, least: int) -> Range:
     try:
         low, high = (index(s) for s in (size if isinstance(size, tuple | list) else (size, size)))
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is {size!r}, which is no size: give a whole number or a pair (low, high).") from None
-    if low < least or high < low:
-        raise ValueError(f"{name} is {_readable(size)}, but needs {least} <= low <= high: give such a number or pair.")
+        raise ValueError(
+            f"{name} is {checks.shown(size)}, which is no size: give a whole number or a pair (low, high)."
+        ) from None
+    if low < least or high < low or high > checks.MOST:
+        limits = f"{least} <= low <= high <= {checks.MOST}"
+        given = checks.shown(size) if high > checks.MOST else _readable(size)
+        raise ValueError(f"{name} is {given}, but needs {limits}: give such a number or pair.")
     return low, high
-
-
-def at_least(name: str, value: int, least: int) -> None:
-    """For options that are plain numbers."""
-    if not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} is {value!r}, but must be a whole number of at least {least}: give a larger one.")
 
 
 def is_mixture(density: Density, blanks: float) -> None:
     """For the shares of ones and of blank vectors."""
-    if not (isinstance(blanks, int | float) and 0 <= blanks < 1):
-        raise ValueError(f"blanks is {blanks!r}, but must be a share of at least 0 and under 1: give 0 for none.")
-    if not (isinstance(density, tuple | list) and len(density) == 2 and 0 <= density[0] <= density[1] <= 1):
+    if not 0 <= _share(blanks) < 1:
         raise ValueError(
-            f"density is {density!r}, but must be a pair with 0 <= low <= high <= 1: give (0.5, 0.5) for fair bits."
+            f"blanks is {checks.shown(blanks)}, but must be a share of at least 0 and under 1: give 0 for none."
+        )
+    pair = isinstance(density, tuple | list) and len(density) == 2
+    low, high = (_share(share) for share in density) if pair else (1.0, 0.0)
+    if not 0 <= low <= high <= 1:
+        raise ValueError(
+            f"density is {checks.shown(density)}, but must be a pair with 0 <= low <= high <= 1: give (0.5, 0.5) for "
+            "fair bits."
         )
 
 
-def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """For options that are words."""
-    if value not in choices:
-        raise ValueError(unknown(name, str(value), choices))
+def _share(value: Any) -> float:
+    """NaN, which lies in no range, for what is not a number."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else nan
 
 
 def _readable(size: Size) -> str:

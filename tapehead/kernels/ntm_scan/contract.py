@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from tapehead.checks import canonical_fields
+from tapehead.checks import FLOATS, canonical_fields
 
 Controller = Literal["lstm", "feedforward"]
 Shift = Literal["softmax", "scalar"]
@@ -182,9 +182,6 @@ def tree_map(function: Callable[..., Tensor], *trees: Any) -> Any:
         return function(*trees)
     return type(trees[0])(*(tree_map(function, *parts) for parts in zip(*trees, strict=True)))
 
-
-FLOATS = (torch.float32, torch.float64)
-"""What a scan computes in. The epsilons of equations.py vanish in half precision, and zero rows then divide by zero."""
 
 COUNTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 """Types of lengths and slots."""
