@@ -105,5 +105,10 @@ def _keep(rows: list[Row], curves: dict[str, list[growing.Point]], fast: str, op
     path = options.out / f"{name}.json"
     with files.writing(options.out):
         files.replace(path, (json.dumps(record, indent=1) + "\n").encode())
-    pictures = growing.draw(curves, fast, options.out, f"{name}-growth") if curves else []
-    return [path, *pictures]
+    if not curves:
+        return [path]
+    from tapehead.figures import style
+    from tapehead.figures.benchmarks import draw_growth
+
+    points = {axis: [(point.size, point.seconds) for point in curve] for axis, curve in curves.items()}
+    return [path, *style.save(draw_growth(points, fast), options.out, f"{name}-growth")]
