@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tapehead.models.lstm import PaperLSTM
     from tapehead.models.ntm import NTM, NTMCell, NTMState
     from tapehead.optim import RMSpropGraves
+    from tapehead.paper.recipes import general_experiment, row_experiment
     from tapehead.streams import Stream, stream
     from tapehead.tasks import Batch, Size, Task, make_task
     from tapehead.zoo.find import load
@@ -63,6 +64,7 @@ _HOMES = {
     "tapehead.models.lstm": ("PaperLSTM",),
     "tapehead.models.ntm": ("NTM", "NTMCell", "NTMState"),
     "tapehead.optim": ("RMSpropGraves",),
+    "tapehead.paper.recipes": ("general_experiment", "row_experiment"),
     "tapehead.streams": ("Stream", "stream"),
     "tapehead.tasks": ("Batch", "Size", "Task", "make_task"),
     "tapehead.zoo.find": ("load",),
@@ -114,9 +116,11 @@ __all__ = [
     "bits_per_sequence",
     "equations",
     "evaluate",
+    "general_experiment",
     "load",
     "make_task",
     "ngram_gap",
+    "row_experiment",
     "stream",
     "train",
     "wrong_bits",
