@@ -142,7 +142,7 @@ MISTAKES = {
     "a type as a model option": ("train copy --model-options dtype float16", "'dtype'"),
     "no layers": ("train copy --model lstm --model-options num_layers 0", "num_layers is 0"),
     "a memory for an LSTM": ("train copy --model lstm --model-options memory_slots 3", "'memory_slots'"),
-    "a machine larger than the world": ("train copy --model-options controller_size 30000000", "out of memory"),
+    "a machine larger than the world": ("train copy --model-options controller_size 30000000", "must be at most"),
     "a number past all numbers": (f"train copy --model-options controller_size {'9' * 40}", "under 2^31"),
     "no run to score": ("eval", "RUN"),
     "a run that is not there": ("eval nowhere", "holds no run"),

@@ -145,8 +145,9 @@ class NTM(Machine, SequenceModel):
     """A Neural Turing Machine over sequences, used like `torch.nn.LSTM`: `y, state = ntm(x, state, lengths)`.
 
     x is [T, B, input_size] (`batch_first=True`: [B, T, ...]; one sequence: [T, input_size]); y are logits. `state` is
-    an `NTMState`. `return_trace=True` adds a `Trace` of all that the heads did. `backend` is "auto", "reference",
-    "cpu" or "gpu"; `backend_in_use()` says what "auto" takes. The options of the machine are the fields of `NTMConfig`:
+    an `NTMState`, or any tuple or list of its six tensors. `return_trace=True` adds a `Trace` of all that the heads
+    did. `backend` is "auto", "reference", "cpu" or "gpu"; `backend_in_use()` says what "auto" takes. The options of the
+    machine are the fields of `NTMConfig`:
 
     >>> ntm = NTM(9, 8, controller="feedforward", num_heads=2, memory_slots=64)
     >>> y, state = ntm(torch.zeros(5, 3, 9))
