@@ -3,8 +3,8 @@
     python benchmarks/same_numbers.py --record FILE      # before a change
     python benchmarks/same_numbers.py --check FILE       # after it, on the same machine with the same versions
 
-Weights and optimiser state are hashed. The baseline LSTM runs 200 updates. A change of kernels, compiler or processor may
-change the last bits; the file says where it was made.
+Weights and optimiser state are hashed. The baseline LSTM runs 200 updates. A change of kernels, compiler or processor
+may change the last bits; the file says where it was made.
 """
 
 import argparse
