@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def run(options: "cli.Confirm") -> int:
     config = _configure(options)
     trainer = Trainer(config)  # before any folder is made: what cannot be trained leaves nothing behind
-    make_folder(options.out)
     folder = default_folder(config, options.work)
     try:
         with opened(trainer, folder):
+            make_folder(options.out)
             trainer.restore()
             say(f"{config.preset}: training in {folder}")
             confirmation.train(trainer)

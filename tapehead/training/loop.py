@@ -12,7 +12,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from tapehead.kernels import dispatch
 from tapehead.kernels.update.contract import UpdateRule
 from tapehead.models import SequenceModel, make_model
 from tapehead.tasks import Task
+from tapehead.terminal import say
 from tapehead.training.checkpoint import Checkpoint
 from tapehead.training.config import BLOCK, RunConfig
 from tapehead.training.population import Population, sent
@@ -295,6 +296,7 @@ class _Stop:
 
     def __init__(self) -> None:
         self.asked: list[int] = []
+        self.at_once = False
         self._saving = False
 
     @contextmanager
@@ -308,7 +310,11 @@ class _Stop:
 
     def note(self, number: int, frame: FrameType | None) -> None:
         self.asked.append(number)
-        if number == signal.SIGINT and len(self.asked) > 1 and not self._saving:
+        if len(self.asked) == 1:
+            with suppress(RuntimeError):  # in the middle of another line to the same stream
+                say(f"{signal.Signals(number).name}: stopping after this block of updates; Ctrl-C stops at once.")
+        elif number == signal.SIGINT and not self._saving:
+            self.at_once = True
             raise KeyboardInterrupt
 
 
@@ -317,4 +323,9 @@ def _stop_signals() -> Iterator[_Stop]:
     """While inside, the first signal is noted, to stop after the block; a second SIGINT stops at once."""
     stop = _Stop()
     with signals.handled_by(stop.note):
-        yield stop
+        try:
+            yield stop
+        except Exception:
+            if stop.at_once:  # a compiler turned the interrupt into an error of its own
+                raise KeyboardInterrupt from None
+            raise
