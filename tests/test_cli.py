@@ -97,11 +97,16 @@ MISTAKES = {
     "negative episodes": ("train copy --episodes -5", "episodes is -5"),
     "episodes as a word": ("train copy --episodes many", "many"),
     "episodes as a float": ("train copy --episodes 1e5", "1e5"),
+    "more episodes than can be counted": (f"train copy --episodes {'9' * 30}", "under 2^31"),
+    "a batch that no tensor can hold": (f"train copy --batch-size {'9' * 30}", "batch_size is 999"),
     "no batch": ("train copy --batch-size 0", "batch_size is 0"),
     "no learning rate": ("train copy --learning-rate 0", "learning_rate is 0"),
     "a negative learning rate": ("train copy --learning-rate -1e-4", "learning_rate is -0.0001"),
     "an infinite learning rate": ("train copy --learning-rate inf", "learning_rate is inf"),
     "a learning rate that is none": ("train copy --learning-rate nan", "learning_rate is nan"),
+    "a learning rate past float32": ("train copy --learning-rate 1e300", "float32 holds: 1.2e-38 to 3.4e+38"),
+    "a learning rate that float32 rounds to nothing": ("train copy --learning-rate 1e-300", "float32 holds"),
+    "a clip past float32": ("train copy --settings clip_at 1e39", "clip_at is 1e+39"),
     "an unknown controller": ("train copy --controller gru", "gru"),
     "an unknown model": ("train copy --model transformer", "transformer"),
     "an unknown recipe": ("train copy --recipe best", "best"),
@@ -147,6 +152,8 @@ MISTAKES = {
     "no run to score": ("eval", "RUN"),
     "a run that is not there": ("eval nowhere", "holds no run"),
     "a folder without a run": ("eval .", "holds no run"),
+    "scores without end": (f"eval x --episodes {'9' * 30}", "under 2^31"),
+    "a record that is a folder": ("zoo add .", "cannot be read"),
     "a misspelt option of eval": ("eval x --episode 3", "did you mean --episodes"),
     "nothing to score": ("eval x --episodes 0", "--episodes is 0"),
     "a device for eval that is not there": ("eval x --device cuda:99", "--device is 'cuda:99'"),
@@ -271,10 +278,8 @@ def test_a_full_disk_in_the_middle(capsys, monkeypatch, tmp_path):
     assert not [line for line in said if "Traceback" in line]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_outside_training_end_the_program_with_their_code(number, code, monkeypatch, capsys):
-    if number == signal.SIGINT:  # a test run in the background of a shell starts with it ignored
-        signal.signal(number, signal.default_int_handler)
     before = signal.getsignal(number)
     monkeypatch.setattr(commands, "work_of", lambda command: lambda: os.kill(os.getpid(), number) or time.sleep(5))
     assert tapehead("presets") == code
@@ -282,7 +287,7 @@ def test_signals_outside_training_end_the_program_with_their_code(number, code, 
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_in_training_save_and_say_so(number, monkeypatch, capsys, tmp_path):
     original = Trainer._launch
 

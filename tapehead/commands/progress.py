@@ -77,6 +77,9 @@ class Progress:
             self._shown_at = now
             terminal.say(f"{status.episodes:,} of {status.expected:,} episodes, {says}")
 
+    def stopping(self, signal_name: str) -> None:
+        terminal.say(f"{signal_name}: stopping after this block of updates; Ctrl-C stops at once.")
+
     def _says(self, status: Status, now: float) -> str:
         self._marks.append((now, status.episodes))
         while len(self._marks) > 2 and self._marks[1][0] <= now - PACE_SECONDS:

@@ -76,6 +76,9 @@ class Observer(Protocol):
     def block(self, status: Status) -> None:
         """After every block."""
 
+    def stopping(self, signal_name: str) -> None:
+        """A signal has asked the run to stop, which it will after this block; called from the signal's handler."""
+
 
 def train(
     experiment: Experiment, folder: str | Path | None = None, *, observer: Observer | None = None, scored: bool = True
@@ -150,7 +153,7 @@ class _Session:
         before, saving_took = self._seconds, 0.0
         if self.observer is not None:
             self.observer.begin(self.status())
-        with _stop_signals() as stop:
+        with _stop_signals(self.observer) as stop:
 
             def due() -> bool:
                 return bool(stop.asked) or time.monotonic() - saved_at > max(SAVE_SECONDS, 20 * saving_took)
@@ -254,8 +257,10 @@ def _hash(tensors: dict[str, Tensor], names: list[str]) -> str:
 class _Stop:
     """What signals have asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer | None) -> None:
         self.asked: list[int] = []
+        self.at_once = False
+        self._observer = observer
         self._saving = False
 
     @contextlib.contextmanager
@@ -269,16 +274,26 @@ class _Stop:
 
     def note(self, number: int, frame: FrameType | None) -> None:
         self.asked.append(number)
-        if number == signal.SIGINT and len(self.asked) > 1 and not self._saving:
+        if len(self.asked) == 1:
+            if self._observer is not None:
+                with contextlib.suppress(RuntimeError):  # in the middle of another line to the same stream
+                    self._observer.stopping(signal.Signals(number).name)
+        elif number == signal.SIGINT and not self._saving:
+            self.at_once = True
             raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _stop_signals() -> Iterator[_Stop]:
+def _stop_signals(observer: Observer | None) -> Iterator[_Stop]:
     """While inside, the first signal is noted, to stop after the block; a second SIGINT stops at once."""
-    stop = _Stop()
+    stop = _Stop(observer)
     with signals.handled_by(stop.note):
-        yield stop
+        try:
+            yield stop
+        except Exception:
+            if stop.at_once:  # a compiler turned the interrupt into an error of its own
+                raise KeyboardInterrupt from None
+            raise
 
 
 def evaluate(
