@@ -29,7 +29,7 @@ from tapehead.kernels.update import cpu as update_cpu
 from tapehead.kernels.update.contract import UpdateRule, UpdateState
 
 CPU = torch.device("cpu")
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 COMPILING = "compiling the CPU kernel"
 
 

@@ -527,6 +527,6 @@ def test_mistakes(arguments, message, tmp_path, monkeypatch, capsys):
 def test_confirm_needs_no_tyro():
     """A machine with a GPU may have torch and little else."""
     code = "import sys; sys.modules['tyro'] = None; import tapehead.commands.confirm as c; print(c.run.__name__)"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "run\n"

@@ -9,7 +9,7 @@ from tapehead.lab.tables import readme
 from tapehead.paper.presets import preset
 from tapehead.training.config import RunConfig
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 RECORDS = sorted(RESULTS.glob("*.json"))
 
 
