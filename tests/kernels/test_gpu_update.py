@@ -7,7 +7,6 @@ from tapehead.kernels.update import gpu, reference
 from tapehead.kernels.update.contract import Clip, UpdateRule, UpdateState
 from tapehead.kernels.update.optimisers import Adam, Graves, Optimiser
 
-
 SEEDS = 5  # with an odd size they begin at every remainder of four
 
 

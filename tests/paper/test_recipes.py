@@ -1,17 +1,16 @@
-"""The fifteen rows of the paper's tables, and the configuration of a run that they make."""
+"""The fifteen rows of the paper's tables, and the experiments that recipes make of them."""
 
-import dataclasses
 import json
-import math
 
 import pytest
 
 from tapehead.commands.presets import parameter_count
-from tapehead.models import make_model
-from tapehead.paper.presets import MACHINES, MISPRINTS, PRESETS, ROWS, VARIANTS, preset, preset_name
+from tapehead.experiment.config import Experiment
+from tapehead.kernels.update.optimisers import Adam, Graves
+from tapehead.paper.recipes import TUNED, general_experiment, row_experiment, rows
+from tapehead.paper.tables import MACHINES, MISPRINTS, PAPER_TASKS, ROWS, TABLES, VARIANTS, row_name
 from tapehead.registry import TASKS
-from tapehead.tasks import make_task
-from tapehead.training.config import RunConfig
+from tapehead.streams import stream
 
 # The tables once more, typed from the paper: task -> heads, size, rate, printed (Tables 1, 2); size, rate, printed (3).
 TABLE_1 = {
@@ -44,23 +43,26 @@ CHANNELS = {
 }
 
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-recipes = pytest.mark.parametrize("recipe", ["sure", "paper"])
+recipes = pytest.mark.parametrize("recipe", ["tuned", "paper"])
 
 
 @pytest.mark.parametrize(
     ("machine", "table", "number"), [("ntm-feedforward", TABLE_1, 1), ("ntm-lstm", TABLE_2, 2), ("lstm", TABLE_3, 3)]
 )
 def test_rows_are_the_papers(machine, table, number):
-    rows = {row.task: row for row in ROWS if row.machine == machine}
-    assert rows.keys() == table.keys() == TASKS.keys()
-    for task, row in rows.items():
+    found = {row.task: row for row in ROWS if row.machine == machine}
+    assert found.keys() == table.keys() == PAPER_TASKS.keys()
+    assert found.keys() <= TASKS.keys()
+    for task, row in found.items():
         assert (row.heads, f"{row.layers}x{row.size}", row.learning_rate, row.printed) == table[task]
         assert row.cell == f"Table {number}, {task}"
 
 
 def test_there_are_fifteen():
-    assert len(ROWS) == len(PRESETS) == 15
-    assert PRESETS.keys() == {f"{task}-{machine}" for task in TASKS for machine in MACHINES}
+    assert len(ROWS) == len(TABLES) == 15
+    assert TABLES.keys() == {f"{task}-{machine}" for task in PAPER_TASKS for machine in MACHINES}
+    assert rows() == [*TABLES, *VARIANTS]
+    assert TUNED.keys() <= set(rows())
 
 
 @every_row
@@ -91,21 +93,22 @@ def test_one_misprint():
 
 @every_row
 @recipes
-def test_every_preset_builds(row, recipe):
-    config = preset(row.name, recipe)
-    task = make_task(config.task, **config.task_options)
-    model = make_model(config.model, task, "reference", **config.model_options)
+def test_every_row_builds(row, recipe):
+    experiment = row_experiment(row.name, recipe)
+    task, model = experiment.task, experiment.model.build(experiment.task, "reference" if row.heads else "auto")
     assert (model.input_size, model.output_size) == (task.input_size, task.output_size)
-    assert config.preset == f"{row.name}/{recipe}"
+    assert experiment.recipe == f"{row.name}/{recipe}"
     if recipe == "paper":
         assert (task.input_size, task.output_size) == CHANNELS[row.task]
-        assert (config.optimiser, config.clip, config.clip_at) == ("graves", "elementwise", 10.0)
-        assert (config.learning_rate, config.schedule, config.batch_size) == (row.learning_rate, "constant", 1)
+        assert experiment.optimiser == Graves(learning_rate=row.learning_rate)
+        assert (experiment.clipping.kind, experiment.clipping.limit) == ("elementwise", 10.0)
+        assert {experiment.rate(update) for update in (0, 500_000, 999_999)} == {row.learning_rate}
+        assert (experiment.training.batch_size, experiment.training.episodes) == (1, 1_000_000)
     if row.machine == "lstm":
-        assert (config.model, model.hidden_size, model.num_layers) == ("lstm", row.size, 3)
+        assert (experiment.model.name, model.hidden_size, model.num_layers) == ("lstm", row.size, 3)
     else:
         options = model.config
-        assert config.model == "ntm"
+        assert experiment.model.name == "ntm"
         assert (options.controller_size, options.controller_layers, options.num_heads) == (
             row.size,
             row.layers,
@@ -119,96 +122,52 @@ def test_every_preset_builds(row, recipe):
 @every_row
 @recipes
 def test_json_round_trip(row, recipe):
-    config = preset(row.name, recipe, seeds=(3, 5), slots=(8, 16))
-    again = RunConfig.from_dict(json.loads(json.dumps(config.to_dict())))
-    assert again == config
-    assert again.hash == config.hash
+    experiment = row_experiment(row.name, recipe, {"seeds": (3, 5), "training.slots": (8, 16)})
+    again = Experiment.from_plain(json.loads(json.dumps(experiment.to_plain())))
+    assert again == experiment
+    assert again.hash == experiment.hash
 
 
 def test_variants_are_rows_on_another_form_of_their_task():
-    assert not VARIANTS.keys() & PRESETS.keys()
+    assert not VARIANTS.keys() & TABLES.keys()
     for name, variant in VARIANTS.items():
-        for recipe in ("sure", "paper"):
-            config = preset(name, recipe)
-            assert config.preset == f"{name}/{recipe}"
-            assert variant.task_options.items() <= config.task_options.items()
-            assert config.model_options.items() >= variant.row.model_options.items()
-            assert make_task(config.task, **config.task_options).count == "pulses"
-        assert preset_name(variant.row.task, variant.row.machine, config.task_options) == name
-        assert preset_name(variant.row.task, variant.row.machine, {}) == variant.row.name
-        assert preset_name(variant.row.task, variant.row.machine, {"count": "scalar"}) == variant.row.name
-    assert preset_name("repeat-copy", "lstm", {"count": "pulses"}) == "repeat-copy-lstm"
-    assert VARIANTS["repeat-copy-pulses-ntm-lstm"].task_options == {"count": "pulses"}  # nothing was changed for others
+        for recipe in ("tuned", "paper"):
+            experiment = row_experiment(name, recipe)
+            assert experiment.recipe == f"{name}/{recipe}"
+            assert experiment.task.count == "pulses"
+            plain = experiment.to_plain()["model"]
+            assert plain | variant.row.model == plain
+        own = (variant.row.task, variant.row.machine)
+        assert row_name(*own, {"count": "pulses", "width": 3}) == name
+        assert row_name(*own, {}) == variant.row.name
+        assert row_name(*own, {"count": "scalar"}) == variant.row.name
+    assert row_name("repeat-copy", "lstm", {"count": "pulses"}) == "repeat-copy-lstm"
+    assert row_name("reverse", "ntm-lstm", {}) is None
+    assert VARIANTS["repeat-copy-pulses-ntm-lstm"].task == {"count": "pulses"}  # nothing was changed for others
 
 
 def test_changes_replace_and_merge():
-    config = preset("copy-ntm-lstm", "paper", episodes=7, model_options={"memory_slots": 9}, task_options={"width": 3})
-    assert config.episodes == 7
-    assert config.model_options == {**PRESETS["copy-ntm-lstm"].model_options, "memory_slots": 9}
-    assert config.task_options == {"paper_channels": True, "width": 3}
-    assert preset("copy-ntm-lstm", "paper").task_options == {"paper_channels": True}  # nothing was changed for others
+    changes = {"training.episodes": 7, "model.memory_slots": 9, "task.width": 3}
+    experiment = row_experiment("copy-ntm-lstm", "paper", changes)
+    assert experiment.training.episodes == 7
+    assert experiment.to_plain()["model"] == TABLES["copy-ntm-lstm"].model | {"memory_slots": 9}
+    assert (experiment.task.paper_channels, experiment.task.width) == (True, 3)
+    assert row_experiment("copy-ntm-lstm", "paper").task.width == 8  # nothing was changed for others
+    assert changes == {"training.episodes": 7, "model.memory_slots": 9, "task.width": 3}
 
 
-def test_an_unknown_preset_names_the_nearest():
-    with pytest.raises(ValueError, match=r"unknown preset 'copy-ntm-lsm'.*'copy-ntm-lstm'"):
-        preset("copy-ntm-lsm")
+def test_an_unknown_row_names_the_nearest():
+    with pytest.raises(ValueError, match=r"unknown row 'copy-ntm-lsm'.*'copy-ntm-lstm'"):
+        row_experiment("copy-ntm-lsm")
 
 
-def test_an_unknown_recipe_is_refused():
-    with pytest.raises(ValueError, match="recipe"):
-        preset("copy-ntm-lstm", "papers")
+@pytest.mark.parametrize("recipe", ["papers", "sure"])  # `sure` is a word of the command line alone
+def test_an_unknown_recipe_is_refused(recipe):
+    with pytest.raises(ValueError, match=f"unknown recipe '{recipe}'"):
+        row_experiment("copy-ntm-lstm", recipe)
 
 
-# --- the configuration -----------------------------------------------------------------------------------------------
-
-
-def test_hash_is_of_what_is_computed():
-    config = RunConfig(task="copy")
-    assert dataclasses.replace(config, backend="reference", device="cuda").hash == config.hash
-    changes = dict(
-        seeds=(1,), episodes=5, learning_rate=2e-4, model_options={"memory_slots": 9}, average=0.9, slots=(2, 3)
-    )
-    hashes = {dataclasses.replace(config, **{name: value}).hash for name, value in changes.items()}
-    assert len(hashes | {config.hash}) == len(changes) + 1
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"task": "copy", "episode": 5}, "unknown setting 'episode'.*'episodes'"),
-        ({"task": "copy", "optimiser": "grave"}, "unknown optimiser 'grave'.*'graves'"),
-        ({"task": "copy", "schedule": "linear"}, "unknown schedule 'linear'.*constant, cosine"),
-        ({"task": "copy", "clip": "nrm"}, "unknown clip 'nrm'.*'norm'"),
-        ({"task": "copy", "model": "gru"}, "unknown model 'gru'.*lstm, ntm"),
-        ({"task": "copy", "seeds": [1, 1]}, r"seeds are \[1, 1\]"),
-        ({"task": "copy", "seeds": []}, r"seeds are \[\]"),
-        ({"task": "copy", "seeds": [-1]}, "-1"),
-        ({"task": "copy", "episodes": 0}, "episodes is 0.*at least 1"),
-        ({"task": "copy", "batch_size": -2}, "batch_size is -2.*at least 1"),
-        ({"task": "copy", "learning_rate": 0.0}, "learning_rate is 0.0.*positive"),
-        ({"task": "copy", "learning_rate": float("nan")}, "learning_rate is nan.*positive"),
-        ({"task": "copy", "clip_at": float("inf")}, "clip_at is inf.*positive"),
-        ({"task": "copy", "average": 1.0}, "average is 1.0"),
-        ({"task": "copy", "final_rate": 1.5}, "final_rate is 1.5"),
-        ({"task": "copy", "slots": [5, 4]}, r"slots are \(5, 4\)"),
-    ],
-)
-def test_bad_settings(values, message):
-    with pytest.raises(ValueError, match=message):
-        RunConfig.from_dict(values)
-
-
-def test_rates():
-    constant = RunConfig(task="copy", learning_rate=3e-4)
-    assert {constant.rate(update) for update in (0, 1, 19_999)} == {3e-4}
-    cosine = RunConfig(task="copy", learning_rate=2e-3, schedule="cosine", final_rate=0.1, episodes=999, batch_size=10)
-    assert cosine.updates == 100
-    assert cosine.rate(0) == 2e-3
-    assert cosine.rate(50) == pytest.approx(2e-3 * 0.55)
-    assert cosine.rate(25) == pytest.approx(2e-3 * (0.1 + 0.9 * 0.5 * (1 + math.sqrt(0.5))))
-    assert cosine.rate(100) == pytest.approx(2e-4)
-    rates = [cosine.rate(update) for update in range(101)]
-    assert rates == sorted(rates, reverse=True)
+# --- what a change does to the rest of a recipe ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -216,54 +175,116 @@ def test_rates():
     [
         ("priority-sort-ntm-lstm", {"outputs": 3}, {}),
         ("priority-sort-ntm-lstm", {"items": 5, "outputs": 5}, {}),
+        ("priority-sort-ntm-lstm", {"width": 5}, {"items": (2, 20)}),
         ("copy-ntm-lstm", {"length": 5}, {"blanks": 0.05}),
+        ("copy-ntm-lstm", {"blanks": 0.0}, {}),
     ],
 )
-def test_lessons_that_do_not_go_with_the_task_asked_for_are_left_out(row, options, left):
-    config = preset(row, task_options=options)
-    assert config.curriculum == left
-    make_task(config.task, **config.task_options | config.curriculum)
+def test_a_curriculum_that_does_not_go_with_the_task_asked_for_is_left_out(row, options, left):
+    experiment = row_experiment(row, changes={f"task.{name}": value for name, value in options.items()})
+    assert experiment.curriculum.options == left
+    experiment.curriculum_task.sample(stream(0, "t", 0), batch_size=1)  # what is left can be drawn
+
+
+def test_a_curriculum_is_added_to_the_recipes():
+    experiment = row_experiment("copy-ntm-lstm", changes={"curriculum.options": {"density": (0.1, 0.9)}})
+    assert experiment.curriculum.options == {"blanks": 0.05, "density": (0.1, 0.9)}
 
 
 def test_a_machine_that_stops_when_it_is_solved_is_not_validated():
-    assert preset("repeat-copy-pulses-ntm-lstm").validation
-    for changes in ({"early_stop": True}, {"episodes": 900}):  # or that stops before anyone can tell
-        stopping = preset("repeat-copy-pulses-ntm-lstm", **changes)
+    assert row_experiment("repeat-copy-pulses-ntm-lstm").validation
+    for changes in ({"training.early_stop": True}, {"training.episodes": 900}):  # or that stops before anyone can tell
+        stopping = row_experiment("repeat-copy-pulses-ntm-lstm", changes=changes)
         assert not stopping.validation
-        assert stopping.attempts == 1
-        assert RunConfig.from_dict(stopping.to_dict()) == stopping
+        assert stopping.restarts.attempts == 1
+        assert Experiment.from_plain(stopping.to_plain()) == stopping
+
+
+SORT, RECALL, PULSES = "priority-sort-ntm-lstm", "associative-recall-ntm-feedforward", "repeat-copy-pulses-ntm-lstm"
 
 
 @pytest.mark.parametrize(
     ("name", "changes", "wanted"),
     [
-        ("priority-sort-ntm-lstm", {}, (2, 240_000, 20.0)),
-        ("priority-sort-ntm-lstm", {"early_stop": True}, (2, 240_000, 20.0)),
-        ("priority-sort-ntm-lstm", {"episodes": 1_200_000}, (2, 480_000, 20.0)),  # all of it takes twice as long
-        ("priority-sort-ntm-lstm", {"episodes": 300_000}, (2, 240_000, 20.0)),
-        ("priority-sort-ntm-lstm", {"episodes": 240_000}, (1, 0, 0.0)),  # nobody could begin again
-        ("priority-sort-ntm-lstm", {"episodes": 900}, (1, 0, 0.0)),
-        ("priority-sort-ntm-lstm", {"curriculum_share": 0.5}, (1, 0, 0.0)),
-        ("priority-sort-ntm-lstm", {"attempts": 1}, (1, 0, 0.0)),
-        ("priority-sort-ntm-lstm", {"patience": 0}, (1, 0, 0.0)),
-        ("priority-sort-ntm-lstm", {"patience": 300_000, "attempts": 5}, (5, 300_000, 20.0)),
-        ("priority-sort-ntm-lstm", {"episodes": 480_006, "curriculum_share": 0.4978}, (1, 0, 0.0)),
-        ("associative-recall-ntm-feedforward", {"episodes": 160_000}, (12, 10_000, 1.0)),
-        ("associative-recall-ntm-feedforward", {"episodes": 10_050}, (12, 10_000, 1.0)),  # an attempt is 10,100
-        ("associative-recall-ntm-feedforward", {"episodes": 10_000}, (1, 0, 0.0)),
-        ("associative-recall-ntm-feedforward", {"patience": 0}, (12, 0, 0.0)),  # its validation says who begins again
-        ("repeat-copy-pulses-ntm-lstm", {"patience": 0, "early_stop": True}, (1, 0, 0.0)),
-        ("repeat-copy-pulses-ntm-lstm", {"episodes": 3000}, (3, 0, 0.0)),
-        ("associative-recall-ntm-feedforward", {"early_stop": True}, (12, 10_000, 1.0)),
+        (SORT, {}, (2, 240_000, 20.0)),
+        (SORT, {"training.early_stop": True}, (2, 240_000, 20.0)),
+        (SORT, {"training.episodes": 1_200_000}, (2, 480_000, 20.0)),  # all of it takes twice as long
+        (SORT, {"training.episodes": 300_000}, (2, 240_000, 20.0)),
+        (SORT, {"training.episodes": 240_000}, (1, 0, 0.0)),  # no seed could be restarted
+        (SORT, {"training.episodes": 900}, (1, 0, 0.0)),
+        (SORT, {"curriculum.share": 0.5}, (1, 0, 0.0)),
+        (SORT, {"restarts.attempts": 1}, (1, 0, 0.0)),
+        (SORT, {"restarts.after": 0}, (1, 0, 0.0)),
+        (SORT, {"restarts.after": 300_000, "restarts.attempts": 5}, (5, 300_000, 20.0)),
+        (SORT, {"training.episodes": 480_006, "curriculum.share": 0.4978}, (1, 0, 0.0)),
+        (RECALL, {"training.episodes": 160_000}, (12, 10_000, 1.0)),
+        (RECALL, {"training.episodes": 10_050}, (12, 10_000, 1.0)),  # an attempt is 10,100
+        (RECALL, {"training.episodes": 10_000}, (1, 0, 0.0)),
+        (RECALL, {"restarts.after": 0}, (12, 0, 0.0)),  # its validation says which seeds are restarted
+        (RECALL, {"training.early_stop": True}, (12, 10_000, 1.0)),
+        (PULSES, {"restarts.after": 0, "training.early_stop": True}, (1, 0, 0.0)),
+        (PULSES, {"training.episodes": 3000}, (3, 0, 0.0)),
     ],
 )
-def test_attempts_and_patience_go_with_what_is_changed(name, changes, wanted):
-    config = preset(name, **changes)
-    assert (config.attempts, config.patience, config.hopeful_bits) == wanted
-    assert RunConfig.from_dict(config.to_dict()) == config
+def test_restarts_go_with_what_is_changed(name, changes, wanted):
+    experiment = row_experiment(name, changes=changes)
+    restarts = experiment.restarts
+    assert (restarts.attempts, restarts.after, restarts.above_bits) == wanted
+    assert Experiment.from_plain(experiment.to_plain()) == experiment
 
 
-def test_a_wrong_setting_of_a_recipe_with_patience_is_one_sentence():
-    for changes in ({"batch_size": 0}, {"episodes": 0}, {"attempts": 0}):
-        with pytest.raises(ValueError, match=f"{next(iter(changes))} is 0, but it must be at least 1"):
-            preset("priority-sort-ntm-lstm", **changes)
+@pytest.mark.parametrize("setting", ["training.batch_size", "training.episodes", "restarts.attempts"])
+def test_a_wrong_setting_of_a_recipe_with_restarts_is_one_sentence(setting):
+    with pytest.raises(ValueError, match=f"{setting.partition('.')[2]} is 0, but it must be at least 1"):
+        row_experiment("priority-sort-ntm-lstm", changes={setting: 0})
+
+
+def test_slots_of_a_recipe_fit_the_tape_that_is_asked_for():
+    assert row_experiment("copy-ntm-lstm").training.slots == (21, 48)
+    assert row_experiment("copy-ntm-lstm", changes={"model.memory_slots": 30}).training.slots == (21, 30)
+    assert row_experiment("copy-ntm-lstm", changes={"model.memory_slots": 8}).training.slots == (8, 8)
+    own = {"model.memory_slots": 8, "training.slots": (2, 3)}
+    assert row_experiment("copy-ntm-lstm", changes=own).training.slots == (2, 3)
+
+
+def test_another_optimiser_has_its_own_hyper_parameters():
+    experiment = row_experiment("copy-ntm-lstm", changes={"optimiser.name": "adam"})
+    assert experiment.optimiser == Adam(learning_rate=3e-4)  # the recipe's rate, Adam's own decays
+    changes = {"optimiser.name": "adam", "optimiser.beta2": 0.99}
+    assert row_experiment("copy-ntm-lstm", changes=changes).optimiser.beta2 == 0.99
+
+
+def test_another_schedule_has_its_own_values():
+    experiment = row_experiment("priority-sort-ntm-lstm", changes={"schedule.name": "constant"})
+    assert experiment.rate(0) == experiment.rate(99_999) == 5e-4
+    assert row_experiment("priority-sort-ntm-lstm").rate(99_999) < 1e-6
+
+
+# --- tasks and models without a row ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", [name for name in TASKS if name not in PAPER_TASKS])
+@pytest.mark.parametrize("model", ["ntm", "lstm"])
+def test_a_task_without_a_row_has_general_settings(task, model):
+    options = {} if model == "ntm" else {"model.hidden_size": 16}
+    experiment = general_experiment(task, model, options)
+    assert experiment.recipe == "general"
+    assert (experiment.task.name, experiment.model.name) == (task, model)
+    assert experiment.to_plain()["schedule"]["name"] == "cosine"
+    assert experiment.training.average == 0.998
+    if model == "ntm":
+        assert experiment.model.options["order"] == "read_then_write"
+        assert type(experiment.optimiser) is Graves
+    else:
+        assert type(experiment.optimiser) is Adam
+        assert (experiment.clipping.kind, experiment.training.batch_size) == ("norm", 16)
+    assert Experiment.from_plain(experiment.to_plain()) == experiment
+
+
+def test_general_settings_are_changed_as_a_recipe_is():
+    changes = {"optimiser.name": "graves", "training.episodes": 5, "curriculum.options": {"length": 3}}
+    experiment = general_experiment("parity", "lstm", changes | {"model.hidden_size": 4})
+    assert experiment.optimiser == Graves(learning_rate=1e-3)
+    assert experiment.training.episodes == 5
+    assert experiment.curriculum_task.length == 3
+    assert experiment.task.length == (1, 20)
