@@ -119,7 +119,7 @@ class RunFolder:
             seconds = files.unseal(files.read(self.path / "time.json"))["seconds"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return float(seconds) if isinstance(seconds, int | float) else None
+        return float(seconds) if type(seconds) in (int, float) else None
 
 
 def _lock(folder: Path) -> tuple[list[Path], int]:
