@@ -135,7 +135,7 @@ class _Session:
                     f"this run was trained by other compiled code ({before or 'unknown'}, now {self.trainer.kernel}: "
                     "another CPU, device, backend or version); from here on it goes on to other bits."
                 )
-        self.folder.begin(self.trainer.metrics, self.trainer.backend)
+        self.folder.begin(self.trainer.metrics, self.trainer.backend, trains=not self.trainer.finished)
         return point is not None
 
     def run(self, scored: bool) -> Result:

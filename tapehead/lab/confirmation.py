@@ -13,7 +13,7 @@ from torch import Tensor
 from tapehead import files
 from tapehead.evaluation.generalisation import Score, score
 from tapehead.experiment.config import Experiment
-from tapehead.experiment.folder import delivered, read_metrics
+from tapehead.experiment.folder import delivered, read_metrics, read_result
 from tapehead.experiment.loop import Trainer
 from tapehead.experiment.metrics import Line
 from tapehead.experiment.results import Result
@@ -41,7 +41,8 @@ def confirm(
     number."""
     if sequences is not None and sequences < 1:
         raise ValueError(f"--sequences is {sequences}, but at least 1 sequence must be scored.")
-    Trainer(experiment).block(updates=1)  # compiles the kernels, outside the time that is measured
+    if read_result(folder) is None:
+        Trainer(experiment).block(updates=1)  # compiles the kernels, outside the time that is measured
     result = train(experiment, folder, observer=observer, scored=False)
     return record_of(experiment, folder, result, name=name, sequences=sequences)
 

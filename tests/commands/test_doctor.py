@@ -20,7 +20,7 @@ def test_a_wrong_update_is_found(monkeypatch):
         state.parameters[1, 98] += 1e-5
         return skipped
 
-    monkeypatch.setattr(dispatch, "update_kernel", lambda backend, device: wrong)
+    monkeypatch.setattr(dispatch, "update_kernel", lambda backend, device, optimiser: wrong)
     assert not doctor._update()[0]
 
 

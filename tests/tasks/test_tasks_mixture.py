@@ -63,12 +63,14 @@ def test_addressing(task):
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("density", [(0.6, 0.4), (-0.1, 0.5), (0.5, 1.1), (0.5,), 0.5, (float("nan"), 1)])
 def test_wrong_densities_are_refused(task, density):
-    with pytest.raises(ValueError, match=r"density is .* 0 <= low <= high <= 1"):
+    with pytest.raises(
+        ValueError, match=r"density is .* must be (a pair with 0 <= low <= high <= 1|a list of 2 such as)"
+    ):
         make_task(task, density=density)
 
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("blanks", [-0.1, 1, 1.5, "many", float("nan")])
 def test_wrong_blanks_are_refused(task, blanks):
-    with pytest.raises(ValueError, match=r"blanks is .* at least 0 and under 1"):
+    with pytest.raises(ValueError, match=r"blanks is .* must be (a share of at least 0 and under 1|a number)"):
         make_task(task, blanks=blanks)

@@ -79,8 +79,8 @@ def test_numbers():
     [
         ({"length": 0}, "length is 0, but needs 1 <= low"),
         ({"length": (5, 3)}, "length is 5 to 3"),
-        ({"length": 2.5}, "length is 2.5, which is no size"),
-        ({"length": (1, 2, 3)}, "no size"),
+        ({"length": 2.5}, "length is 2.5, but it must be a whole number or a list of 2"),
+        ({"length": (1, 2, 3)}, "must be a whole number or a list of 2"),
         ({"width": 0}, "width is 0, but it must be"),
         ({"lenght": 3}, "unknown option of copy 'lenght'. Did you mean 'length'?"),
     ],
@@ -108,7 +108,7 @@ def test_registry_is_read_without_torch():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["copy", "repeat-copy", "associative-recall", "ngrams", "priority-sort"])
+@pytest.mark.parametrize("name", list(TASKS))
 def test_gpu_samples_the_same_batches(name):
     task = make_task(name)
     here = task.sample(stream([1, 2], "t", range(50)), batch_size=8)

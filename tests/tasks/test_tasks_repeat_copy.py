@@ -89,7 +89,7 @@ def test_numbers():
     [
         ({"repeats": 0}, "repeats is 0"),
         ({"width": -1}, "width is -1"),
-        ({"count": "pulse"}, "unknown count 'pulse'. Did you mean 'pulses'"),
+        ({"count": "pulse"}, "count is 'pulse', but it must be scalar or pulses"),
     ],
 )
 def test_bad_options(options, message):

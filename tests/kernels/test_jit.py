@@ -29,7 +29,7 @@ from tapehead.kernels.update import cpu as update_cpu
 from tapehead.kernels.update.contract import UpdateRule, UpdateState
 
 CPU = torch.device("cpu")
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 COMPILING = "compiling the CPU kernel"
 
 
@@ -90,7 +90,7 @@ def test_a_full_disk_changes_nothing_but_the_next_start(place, monkeypatch):
 
 
 def training_bits():
-    rule = UpdateRule("graves", average=0.9)
+    rule = UpdateRule(average=0.9)
     state = UpdateState(rule, torch.linspace(-1, 1, 301).repeat(2, 1))
     for step in range(20):
         gradient = torch.sin(state.parameters * (step + 1))

@@ -1,6 +1,7 @@
 """The pictures of a run: that they are drawn, say what they show, are the same twice, and hold the right numbers."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,21 @@ import pytest
 import torch
 
 from tapehead.evaluation.metrics import bits_per_sequence, wrong_bits
+from tapehead.experiment.metrics import Line
+from tapehead.figures.answers import arrange, cell_width, draw_answers, make_strip
+from tapehead.figures.curves import chance_level, curves, draw_curves
+from tapehead.figures.draw import draw
+from tapehead.figures.memory import draw_memory
+from tapehead.figures.memory_trace import MemoryTrace, into_range, make_memory_trace, used_slots
+from tapehead.figures.predictions import predict
+from tapehead.figures.run_model import source
+from tapehead.figures.style import number, save
+from tapehead.figures.view import RunView
 from tapehead.kernels.ntm_scan.contract import Trace
+from tapehead.losses import CATEGORICAL
 from tapehead.models.lstm import PaperLSTM
 from tapehead.models.ntm import NTM
 from tapehead.models.sequence import SequenceModel
-from tapehead.pictures.answers import arrange, cell_width, draw_answers, make_strip
-from tapehead.pictures.curves import chance_level, curves, draw_curves
-from tapehead.pictures.memory import draw_memory
-from tapehead.pictures.playing import source
-from tapehead.pictures.predictions import predict
-from tapehead.pictures.run import draw_run
-from tapehead.pictures.scene import Scene, into_range, make_scene, used_slots
-from tapehead.pictures.style import number, save
 from tapehead.registry import TASKS
 from tapehead.tasks import Task, make_task
 
@@ -31,6 +35,9 @@ SMALL = {
     "associative-recall": {"items": (2, 3)},
     "ngrams": {"length": 40},
     "priority-sort": {"items": 6, "outputs": 4},
+    "reverse": {"length": (1, 6)},
+    "parity": {"length": (1, 6)},
+    "addition": {"length": (1, 6)},
 }
 
 
@@ -53,19 +60,28 @@ def small_lstm(task: Task) -> PaperLSTM:
     return PaperLSTM(task.input_size, task.output_size, hidden_size=8)
 
 
-def metrics(seeds: int = 1) -> list[dict[str, Any]]:
+def metrics(seeds: int = 1) -> list[Line]:
     """A run that falls from 80 bits to under a hundredth in 30 blocks; later seeds learn later."""
     return [
-        {
-            "updates": 100 * (k + 1),
-            "episodes": 100 * (k + 1),
-            "seeds": list(range(seeds)),
-            "bits": [80 / (1 + np.exp(min(50.0, k - 8.0 - seed))) + 0.003 for seed in range(seeds)],
-            "skipped": [0] * seeds,
-            "rate": 1e-4,
-        }
+        Line(
+            updates=100 * (k + 1),
+            episodes=100 * (k + 1),
+            seeds=tuple(range(seeds)),
+            bits=tuple(80 / (1 + np.exp(min(50.0, k - 8.0 - seed))) + 0.003 for seed in range(seeds)),
+            skipped=(0,) * seeds,
+            rate=(1e-4,) * seeds,
+            attempt=(1,) * seeds,
+            curriculum=(False,) * seeds,
+            validation=(None,) * seeds,
+        )
         for k in range(30)
     ]
+
+
+def draw_into(folder: Path, model: SequenceModel, task: Task, seed: int, lines: list[Line]) -> list[Path]:
+    """The figures that a task names, as the files of a run."""
+    drawn = draw(RunView(task, model, seed, lines))
+    return [path for name, figure in drawn.items() for path in save(figure, folder / "figures", name)]
 
 
 def words(svg: Path) -> str:
@@ -75,9 +91,11 @@ def words(svg: Path) -> str:
 @pytest.mark.parametrize("name", TASKS)
 def test_all_pictures_of_a_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = small_task(name, monkeypatch)
-    written = draw_run(tmp_path, small_ntm(task), task, seed=3, metrics=metrics())
+    written = draw_into(tmp_path, small_ntm(task), task, 3, metrics())
     assert [path.relative_to(tmp_path / "figures").as_posix() for path in written] == [
-        f"{picture}.{kind}" for picture in ("learning-curve", "answers", "memory") for kind in ("svg", "png")
+        f"{picture}.{kind}"
+        for picture in ("learning-curve", "predictions" if name == "ngrams" else "answers", "memory")
+        for kind in ("svg", "png")
     ]
     for path in written:
         assert path.stat().st_size > 5_000
@@ -101,7 +119,7 @@ def test_headings_are_the_tasks_labels(tmp_path: Path) -> None:
 def test_same_run_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = small_task("copy", monkeypatch)
     model = small_ntm(task)
-    first, second = (draw_run(tmp_path / where, model, task, seed=0, metrics=metrics(3)) for where in "ab")
+    first, second = (draw_into(tmp_path / where, model, task, 0, metrics(3)) for where in "ab")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     model.load_flat(model.flat_parameters() + 0.1)
     other = save(draw_answers(model, task, 0), tmp_path / "c", "answers")
@@ -120,7 +138,7 @@ def test_settings_of_the_user_neither_matter_nor_change(tmp_path: Path) -> None:
 
 def test_a_model_without_memory_has_no_picture_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = small_task("copy", monkeypatch)
-    written = draw_run(tmp_path, small_lstm(task), task, seed=0, metrics=[])
+    written = draw_into(tmp_path, small_lstm(task), task, 0, [])
     assert [path.name for path in written] == ["answers.svg", "answers.png"]
 
 
@@ -132,10 +150,13 @@ def test_numbers_of_answers_are_those_of_the_metrics(name: str) -> None:
     rows = 1 + int(np.isnan(strip.targets[0]).sum())
     batch = task.sample(source(task), batch_size=rows)
     logits = model(batch.inputs, None, batch.lengths)[0].detach()
-    wrong = int(wrong_bits(logits, batch.targets, batch.mask).sum())
-    cost = float(bits_per_sequence(logits, batch.targets, batch.mask).mean())
+    scored = (logits, batch.targets, batch.mask)
+    symbols = name == "reverse"
+    wrong = int((CATEGORICAL.wrong if symbols else wrong_bits)(*scored).sum())
+    cost = float((CATEGORICAL.bits if symbols else bits_per_sequence)(*scored).mean())
+    answers = int(batch.mask.sum()) * (1 if symbols else task.output_size)
     assert int(np.nansum(strip.wrong)) == wrong
-    assert strip.note == f"{wrong} of {int(batch.mask.sum()) * task.output_size} wrong, {number(cost)} bits"
+    assert strip.note == f"{wrong} of {answers} wrong, {number(cost)} bits"
     assert rows > 1 or name != "associative-recall"
 
 
@@ -170,7 +191,7 @@ def test_predictions_are_bayes_and_the_machines() -> None:
 
 def test_solved_is_judged_by_the_last_thousand_episodes() -> None:
     lines = metrics(2)
-    lines[20]["bits"][1] = None  # a block of which nothing was finite
+    lines[20] = replace(lines[20], bits=(lines[20].bits[0], None))  # a block of which nothing was finite
     first, second = curves(lines, threshold=0.1).values()
     assert first.solved is not None
     window = first.bits[first.solved - 9 : first.solved + 1].mean()
@@ -181,16 +202,14 @@ def test_solved_is_judged_by_the_last_thousand_episodes() -> None:
 
 def test_what_a_curriculum_cost_is_not_judged(tmp_path: Path) -> None:
     lines = metrics(1)
-    for line in lines[:12]:
-        line["curriculum"], line["bits"] = True, [0.0]
-    for line in lines[12:]:
-        line["bits"] = [2.0]
+    lines = [replace(line, curriculum=(True,), bits=(0.0,)) for line in lines[:12]] + [
+        replace(line, bits=(2.0,)) for line in lines[12:]
+    ]
     (curve,) = curves(lines, threshold=0.1).values()
     assert curve.solved is None
     assert curve.mean[11] == 0.0
     assert curve.mean[12] == 2.0  # no window reaches back
-    for line in lines[14:]:
-        line["bits"] = [0.0]
+    lines[14:] = [replace(line, bits=(0.0,)) for line in lines[14:]]
     (curve,) = curves(lines, threshold=0.1).values()
     assert curve.solved == 23  # ten blocks of 100 episodes without the last of the twos
     assert save(draw_curves(make_task("copy"), lines), tmp_path, "curve")
@@ -199,8 +218,7 @@ def test_what_a_curriculum_cost_is_not_judged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["copy", "ngrams"])
 def test_a_run_without_a_finite_cost_has_a_picture_too(name: str, tmp_path: Path) -> None:
     lines = metrics(2)
-    for line in lines[3:]:
-        line["bits"] = [None, None]
+    lines[3:] = [replace(line, bits=(None, None)) for line in lines[3:]]
     for shown in (lines, lines[3:], lines[:1]):
         assert save(draw_curves(make_task(name), shown), tmp_path, "curve")
 
@@ -210,40 +228,40 @@ def test_chance_of_a_paired_task_is_above_its_optimum() -> None:
     assert chance_level(make_task("ngrams")) == pytest.approx(200 - 132.98, abs=4)
 
 
-def scene(writing: np.ndarray, reading: np.ndarray | None = None) -> Scene:
-    """A scene of weightings [H, N, T] alone."""
+def trace_of(writing: np.ndarray, reading: np.ndarray | None = None) -> MemoryTrace:
+    """A trace of weightings [H, N, T] alone."""
     heads, _, steps = writing.shape
     blank = np.zeros((heads, 3, steps))
-    return Scene(
+    return MemoryTrace(
         np.zeros((2, steps)), np.zeros((2, steps)), blank, blank, writing, writing if reading is None else reading, 1
     )
 
 
 def test_used_slots_leave_out_the_longest_unused_stretch_of_the_ring() -> None:
     writing = np.zeros((1, 20, 4))
-    assert used_slots(scene(writing)) == list(range(20))
+    assert used_slots(trace_of(writing)) == list(range(20))
     writing[0, [18, 19, 0, 3], range(4)] = 1.0
-    assert used_slots(scene(writing)) == [16, 17, 18, 19, 0, 1, 2, 3, 4, 5]
+    assert used_slots(trace_of(writing)) == [16, 17, 18, 19, 0, 1, 2, 3, 4, 5]
     writing[0, [9, 13], 0] = 1.0
-    assert used_slots(scene(writing)) == [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 0, 1, 2, 3, 4, 5]
+    assert used_slots(trace_of(writing)) == [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 0, 1, 2, 3, 4, 5]
     writing[0, 6, 0] = 1.0
-    assert used_slots(scene(writing)) == list(range(20))
+    assert used_slots(trace_of(writing)) == list(range(20))
 
 
 @pytest.mark.parametrize(("reads", "writes"), [(1, 1), (1, 2), (9, 9)])
 def test_any_number_of_heads(reads: int, writes: int, tmp_path: Path) -> None:
     task = make_task("copy", length=4)
-    shown = make_scene(small_ntm(task, read_heads=reads, write_heads=writes), task)
+    shown = make_memory_trace(small_ntm(task, read_heads=reads, write_heads=writes), task)
     assert shown is not None
     text = words(save(draw_memory(shown, task, 0), tmp_path, "memory")[0])
     assert (f"Head {min(8, max(reads, writes))}" in text) == (max(reads, writes) > 1)
     assert ("The first 8 of 9 heads" in text) == (reads == 9)
 
 
-def test_the_scene_is_the_trace() -> None:
+def test_what_is_drawn_is_the_trace() -> None:
     task = make_task("copy", length=(2, 4))
     model = small_ntm(task, batch_first=True)
-    shown = make_scene(model, task)
+    shown = make_memory_trace(model, task)
     assert shown is not None
     batch = task.sample(source(task), batch_size=1, length=4)
     trace = model(batch.inputs.transpose(0, 1), return_trace=True)[2]

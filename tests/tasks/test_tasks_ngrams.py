@@ -131,7 +131,7 @@ def test_numbers():
     [
         ({"order": 0}, "order is 0"),
         ({"order": 17}, "order is 17, but tables are drawn up to 16"),
-        ({"scored": "after"}, "unknown scored 'after'"),
+        ({"scored": "after"}, "scored is 'after', but it must be all or after_context"),
         ({"scored": "after_context", "length": 5}, "length is 5, but nothing is scored before 6"),
     ],
 )

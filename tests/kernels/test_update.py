@@ -8,13 +8,14 @@ import torch
 
 from tapehead.kernels import dispatch
 from tapehead.kernels.update import cpu, reference
-from tapehead.kernels.update.contract import MOMENTS, UpdateRule, UpdateState
-from tapehead.training.optimisers import RMSpropGraves
+from tapehead.kernels.update.contract import UpdateRule, UpdateState
+from tapehead.kernels.update.optimisers import Adam, Graves
+from tapehead.optim import RMSpropGraves
 
 F64 = torch.float64
 KERNELS = {"reference": reference.update, "cpu": cpu.update}
 kernels = pytest.mark.parametrize("update", KERNELS.values(), ids=KERNELS.keys())
-optimisers = pytest.mark.parametrize("optimiser", ["graves", "adam"])
+optimisers = pytest.mark.parametrize("optimiser", [Graves(), Adam()], ids=["graves", "adam"])
 clips = pytest.mark.parametrize(
     ("clip", "at"), [("elementwise", 10.0), ("elementwise", 0.5), ("norm", 3.0), ("none", 10.0)]
 )
@@ -86,7 +87,7 @@ def test_against_scalar_loops(update, optimiser, clip, at):
     rule = UpdateRule(optimiser, clip, at, average=0.9)
     steps, seeds, count, rate = 300, 2, 5, 1e-2
     ours = run(update, rule, seeds, count, steps, rate=rate)
-    oracle = {"graves": graves_oracle, "adam": adam_oracle}[optimiser]
+    oracle = {Graves: graves_oracle, Adam: adam_oracle}[type(optimiser)]
     for s in range(seeds):
         clipped = [clip_oracle(gradient_of(k, seeds, count)[s].tolist(), clip, at) for k in range(steps)]
         for i in range(count):
@@ -99,12 +100,12 @@ def test_against_scalar_loops(update, optimiser, clip, at):
 @kernels
 def test_average(update):
     """An exponential mean of the weights after each update, from the initial weights on."""
-    rule = UpdateRule("graves", average=0.8)
+    rule = UpdateRule(Graves(), average=0.8)
     expected = draw(3, 11)
     for steps in range(1, 6):
         expected = 0.8 * expected + 0.2 * run(update, rule, steps=steps)["parameters"]
     torch.testing.assert_close(run(update, rule, steps=5)["average"], expected, rtol=1e-14, atol=1e-15)
-    assert "average" not in run(update, UpdateRule("graves"), steps=1)
+    assert "average" not in run(update, UpdateRule(Graves()), steps=1)
 
 
 def test_it_is_not_torchs_rmsprop():
@@ -127,7 +128,7 @@ def test_it_is_not_torchs_rmsprop():
 
 @kernels
 def test_adam_is_torchs(update):
-    rule, rate = UpdateRule("adam", "none"), 1e-2
+    rule, rate = UpdateRule(Adam(), "none"), 1e-2
     ours = run(update, rule, seeds=1, steps=200, rate=rate)
     parameter = torch.nn.Parameter(draw(1, 11))
     adam = torch.optim.Adam([parameter], lr=rate, betas=(0.9, 0.999), eps=1e-8)
@@ -141,7 +142,7 @@ def test_adam_is_torchs(update):
 @pytest.mark.parametrize("size", [9.7, 10.0, 3.3])
 def test_a_steady_gradient_does_not_make_nan(update, size):
     """A constant gradient has no variance: in float32 that comes out as down to -1e-4, which the root must not see."""
-    rule = UpdateRule("graves")
+    rule = UpdateRule(Graves())
     state = UpdateState(rule, torch.zeros(1, 50))
     gradient = size * torch.linspace(0.9, 1.1, 50).unsqueeze(0)
     for _ in range(600):
@@ -165,7 +166,7 @@ def test_kernels_agree(optimiser, clip, at, average, dtype, tolerance):
     assert (
         ours.keys()
         == expected.keys()
-        == {"parameters", "applied", *MOMENTS[optimiser], *(["average"] if average else [])}
+        == {"parameters", "applied", *optimiser.moments, *(["average"] if average else [])}
     )
     for name, value in expected.items():
         assert ours[name].dtype == value.dtype
@@ -173,10 +174,29 @@ def test_kernels_agree(optimiser, clip, at, average, dtype, tolerance):
         assert difference <= tolerance * max(1.0, float(value.abs().max())), name
 
 
-def test_dispatch():
-    assert dispatch.update_kernel("reference", torch.device("cpu")) is reference.update
-    assert dispatch.update_kernel("cpu", torch.device("cpu")) is cpu.update
-    assert dispatch.update_kernel("gpu", torch.device("meta")) is reference.update
+@optimisers
+def test_dispatch(optimiser):
+    assert dispatch.update_kernel("reference", torch.device("cpu"), optimiser) is reference.update
+    assert dispatch.update_kernel("cpu", torch.device("cpu"), optimiser) is cpu.update
+    assert dispatch.update_kernel("gpu", torch.device("meta"), optimiser) is reference.update
+
+
+@optimisers
+def test_a_subclass_of_a_fused_optimiser_is_not_fused(optimiser):
+    """Its `step` may be another one."""
+    other = type("Other", (type(optimiser),), {})()
+    assert other.kernel == optimiser.kernel
+    assert dispatch.update_kernel("cpu", torch.device("cpu"), other) is reference.update
+
+
+def test_hyper_parameters_arrive_in_the_kernels():
+    for mine, usual in (
+        (Graves(decay=0.5, momentum=0.2, epsilon=1e-2), Graves()),
+        (Adam(beta1=0.5, beta2=0.7, epsilon=0.1), Adam()),
+    ):
+        results = {name: run(update, UpdateRule(mine), count=67)["parameters"] for name, update in KERNELS.items()}
+        torch.testing.assert_close(results["cpu"], results["reference"], rtol=1e-12, atol=1e-12)
+        assert (results["cpu"] - run(cpu.update, UpdateRule(usual), count=67)["parameters"]).abs().max() > 1e-3
 
 
 # --- seeds do not mix ------------------------------------------------------------------------------------------------

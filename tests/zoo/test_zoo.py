@@ -13,19 +13,18 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-import tyro
 from damage import HARMS
 from tiny_laboratory import EPISODES, ROW, tapehead, tiny_laboratory
 
 import tapehead as package
 from tapehead import cli, files, zoo
-from tapehead.commands.train import configure
+from tapehead.commands.experiments import from_options
 from tapehead.evaluation.generalisation import score
+from tapehead.experiment.config import Experiment
+from tapehead.figures.sparkline import BLOCKS, RAMP, sparkline
 from tapehead.lab import adoption, records, snapshots
 from tapehead.models.ntm import NTM
-from tapehead.paper.presets import preset
-from tapehead.pictures.sparkline import BLOCKS, RAMP, sparkline
-from tapehead.tasks import make_task
+from tapehead.paper.recipes import row_experiment
 from tapehead.zoo import store
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -37,9 +36,20 @@ STEPS = 4000
 # --- the machines of the package -------------------------------------------------------------------------------------
 
 
+def experiment_of(card):
+    return Experiment.from_plain(card.experiment)
+
+
+def trained_by(command):
+    """The experiment of a card's command, on a CPU."""
+    words = shlex.split(command)
+    assert words[:2] == ["tapehead", "train"]
+    return from_options(cli._parse([word for word in words[1:] if word not in ("--device", "cuda")]))
+
+
 def fresh_score(card, model, point):
-    """Scores at a point of a card, on sequences that nobody has looked at."""
-    task = make_task(card.task, **card.task_options)
+    """Scores at a point of a card, on held-out sequences."""
+    task = experiment_of(card).task
     longest = task.sample(package.stream(0, "zoo", 0), batch_size=1, **point["sizes"]).inputs.shape[0]
     tape = model if point["slots"] is None else model.with_memory(point["slots"])
     flat = model.flat_parameters().unsqueeze(0)
@@ -48,7 +58,7 @@ def fresh_score(card, model, point):
 
 def promises(card):
     """(label, cost in bits or None for no wrong bit) that the card gives its word for; long tapes take too long."""
-    solved_bits = make_task(card.task, **card.task_options).solved_bits
+    solved_bits = experiment_of(card).task.solved_bits
     first = card.points[0]
     kept = [(first["label"], solved_bits)] if first["bits"] is not None and first["bits"] < solved_bits else []
     kept += [(label, c["under"]) for c in card.criteria if c["met"] for label in c["points"]]
@@ -61,7 +71,7 @@ def test_a_machine_of_the_package_keeps_its_promises(name):
     for label, under in promises(card):
         found = fresh_score(card, model, card.point(label))
         if under is None:
-            assert found.perfect == [1.0], label
+            assert found.perfect == (1.0,), label
         else:
             assert found.bits[0] < under, label
 
@@ -74,10 +84,7 @@ def test_a_card_of_the_package_is_whole(name):
     assert card.point(card.headline)["bits"] is not None
     assert card.licence == adoption.LICENCE
     assert "/" not in card.command
-    words = shlex.split(card.command)
-    assert words[:2] == ["tapehead", "train"]
-    config = configure(tyro.cli(cli.Train, args=[word for word in words[2:] if word not in ("--device", "cuda")]))
-    assert config.hash == adoption.config_of(card).hash  # the recipe is still the one that made it
+    assert trained_by(card.command).hash == experiment_of(card).hash  # the recipe is still the one that made it
 
 
 @pytest.mark.parametrize("name", [name for name in zoo.names() if zoo.card(name).snapshots])
@@ -141,7 +148,7 @@ def test_what_goes_in_comes_out(made, home, record):
 
 def test_a_card_tells_where_the_machine_comes_from(made, home, record):
     card = zoo.card(ROW)
-    assert (card.solved_at, card.episodes, card.preset) == (1000, EPISODES, f"{ROW}/sure")
+    assert (card.solved_at, card.episodes, card.experiment["recipe"]) == (1000, EPISODES, f"{ROW}/tuned")
     assert card.chosen == "median of the 3 solved machines of seeds 40-42 by cost at Length 2"
     assert card.curve[-1][0] == EPISODES
     assert len(card.curve) == EPISODES // 100
@@ -150,35 +157,36 @@ def test_a_card_tells_where_the_machine_comes_from(made, home, record):
     assert [criterion["says"] for criterion in card.criteria] == [part["says"] for part in record["criteria"]]
     assert str(made) not in (home / f"{ROW}.json").read_text()
     with tiny_laboratory():
-        words = shlex.split(card.command)
-        config = configure(tyro.cli(cli.Train, args=words[2:]))
-        assert config == preset(ROW, seeds=(card.seed,))
-        assert config.hash == adoption.config_of(card).hash
+        assert trained_by(card.command) == experiment_of(card) == row_experiment(ROW, changes={"seeds": (card.seed,)})
 
 
 @pytest.mark.parametrize(
     ("name", "recipe", "changes", "command"),
     [
-        ("copy-ntm-lstm", "sure", {}, "tapehead train copy --controller lstm --seed 7"),
+        ("copy-ntm-lstm", "tuned", {}, "tapehead train copy --controller lstm --seed 7"),
         ("ngrams-lstm", "paper", {}, "tapehead train ngrams --model lstm --recipe paper --seed 7"),
         (
             "repeat-copy-pulses-ntm-feedforward",
-            "sure",
-            {"episodes": 5},
-            "tapehead train repeat-copy --controller feedforward --task-options count pulses --episodes 5 --seed 7",
+            "tuned",
+            {"training.episodes": 5},
+            "tapehead train repeat-copy --controller feedforward --task.count pulses --episodes 5 --seed 7",
         ),
-        ("copy-ntm-lstm", "sure", {"device": "cuda"}, "tapehead train copy --controller lstm --device cuda --seed 7"),
+        (
+            "copy-ntm-lstm",
+            "tuned",
+            {"place.device": "cuda"},
+            "tapehead train copy --controller lstm --device cuda --seed 7",
+        ),
     ],
 )
 def test_the_command_on_a_card(name, recipe, changes, command):
-    config = preset(name, recipe, seeds=(7,), **changes)
-    assert adoption.train_command(config) == command
-    if config.device == "cpu":
-        assert configure(tyro.cli(cli.Train, args=command.split()[2:])) == config
+    experiment = row_experiment(name, recipe, {"seeds": (7,)} | changes)
+    assert adoption.train_command(experiment) == command
+    assert trained_by(command).hash == experiment.hash
 
 
 def test_a_recipe_that_has_changed_since_has_no_command():
-    old = dataclasses.replace(preset("copy-ntm-lstm"), learning_rate=0.5)
+    old = row_experiment("copy-ntm-lstm").with_values({"optimiser.learning_rate": 0.5})
     with pytest.raises(ValueError, match="other settings now than in this record"):
         adoption.train_command(old)
 
@@ -188,11 +196,16 @@ def test_a_recipe_that_has_changed_since_has_no_command():
 
 def population(costs, solved):
     machines = [
-        {"seed": 10 + i, "solved_at": 500 if is_solved else None, "scores": {"Length 9": {"bits": bits}}}
+        {
+            "seed": 10 + i,
+            "solved_at": 500 if is_solved else None,
+            "passed": True,
+            "scores": {"Length 9": {"bits": bits}},
+        }
         for i, (bits, is_solved) in enumerate(zip(costs, solved, strict=True))
     ]
     seeds = [machine["seed"] for machine in machines]
-    return {"seeds": seeds, "headline": "Length 9", "machines": machines, "config": {}}
+    return {"seeds": seeds, "headline": "Length 9", "machines": machines}
 
 
 @pytest.mark.parametrize(
@@ -213,19 +226,18 @@ def test_the_median_machine(costs, solved, seed, words):
 
 
 @pytest.mark.parametrize(
-    ("validated", "seed", "words"),
+    ("passed", "seed", "words"),
     [
-        ([0.5, 0.001, 0.002, 0.003], 12, "median of the 3 machines that passed validation, of seeds 10-13"),
-        ([0.01, None, 0.002, 0.003], 12, "the 2 machines that passed"),  # what is not under it has not passed
-        ([0.001, 0.001, 0.001, 0.001], 11, "the 4 solved machines"),
-        ([0.5, None, 0.5, 0.5], 11, "the 4 solved machines"),  # nobody
+        ([False, True, True, True], 12, "median of the 3 machines that passed validation, of seeds 10-13"),
+        ([False, False, True, True], 12, "the 2 machines that passed"),
+        ([True, True, True, True], 11, "the 4 solved machines"),
+        ([False, False, False, False], 11, "the 4 solved machines"),
     ],
 )
-def test_the_median_machine_of_those_that_passed(validated, seed, words):
+def test_the_median_machine_of_those_that_passed(passed, seed, words):
     record = population([0.0, 1.0, 2.0, 3.0], [True] * 4)
-    record["config"] = {"validation": {"length": 5}, "passing_bits": 0.01}
-    for machine, bits in zip(record["machines"], validated, strict=True):
-        machine["validation_bits"] = bits
+    for machine, has_passed in zip(record["machines"], passed, strict=True):
+        machine["passed"] = has_passed
     machine, says = adoption.median_machine(record)
     assert machine["seed"] == seed
     assert words in says
@@ -233,7 +245,7 @@ def test_the_median_machine_of_those_that_passed(validated, seed, words):
 
 def test_a_record_of_another_run_is_not_adopted(made, home, record, tmp_path):
     other = copy.deepcopy(record)
-    other["config"]["learning_rate"] = 0.5
+    other["experiment"]["optimiser"]["learning_rate"] = 0.5
     with pytest.raises(ValueError, match="is not the run of this record"):
         adoption.adopt(other, the_run(made))
     other = copy.deepcopy(record)
@@ -307,7 +319,7 @@ def test_missing_weights(home):
         (lambda values: values.pop("seed"), "is damaged"),
         (lambda values: values.update(sed=3), "unknown field 'sed'. Did you mean 'seed'"),
         (lambda values: values.update(name="other"), "is that of other"),
-        (lambda values: values["model_options"].update(memory_slot=3), "memory_slot"),
+        (lambda values: values["experiment"]["model"].update(memory_slot=3), "memory_slot"),
     ],
 )
 def test_a_damaged_card(home, change, message):
@@ -355,7 +367,7 @@ def test_a_card_with_other_types_is_refused(home, name):
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [("points", name) for name in ("label", "sizes", "slots", "sequences", "bits", "wrong_bits", "perfect")]
+    [("points", name) for name in ("label", "sizes", "slots", "sequences", "bits", "wrong", "perfect")]
     + [("criteria", name) for name in ("says", "points", "under", "met")],
 )
 def test_scores_and_criteria_of_other_types_are_refused(home, where, name):

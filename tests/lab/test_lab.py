@@ -18,18 +18,18 @@ from tiny_laboratory import EPISODES, FAR, NEAR, REAL_CLAIM, ROW, tapehead, tiny
 from tapehead import files
 from tapehead.evaluation.generalisation import score
 from tapehead.evaluation.summaries import quartiles, wilson
+from tapehead.experiment import folder
+from tapehead.experiment.config import Experiment, Training
+from tapehead.experiment.loop import Trainer
+from tapehead.experiment.metrics import Line
+from tapehead.figures.records import draw_costs
 from tapehead.lab import records
 from tapehead.lab.blocks import Block, blocks_of, curve_of, mean_bits, worst_after
 from tapehead.lab.claims import CLAIMS, Criterion, Point, claim_of
-from tapehead.lab.clock import training
-from tapehead.lab.costs import draw_costs
 from tapehead.lab.summary import seconds_per_episode, summarise
 from tapehead.lab.tables import describe, readme
-from tapehead.models import make_model
-from tapehead.paper.presets import PRESETS, VARIANTS, preset
+from tapehead.paper.recipes import row_experiment, rows
 from tapehead.tasks import make_task
-from tapehead.training.loop import Trainer
-from tapehead.training.runs import Run, load, machine, read_config
 
 CONFIRM = ("confirm", ROW, "--seed", 40, "--seeds", 3, "--sequences", 6)
 
@@ -46,13 +46,13 @@ def laboratory():
 @pytest.fixture(scope="module")
 def confirmed(tmp_path_factory):
     """A confirmation of three tiny machines: its results in `out`, its run under `work`."""
-    folder = tmp_path_factory.mktemp("confirmed")
-    assert tapehead(*CONFIRM, "--work", folder / "work", "--out", folder / "out") == 0
-    return folder
+    place = tmp_path_factory.mktemp("confirmed")
+    assert tapehead(*CONFIRM, "--work", place / "work", "--out", place / "out") == 0
+    return place
 
 
-def record_in(folder):
-    return json.loads((folder / "out" / f"{ROW}.json").read_text())
+def record_in(place):
+    return json.loads((place / "out" / f"{ROW}.json").read_text())
 
 
 # --- numbers that stand for many -------------------------------------------------------------------------------------
@@ -88,11 +88,18 @@ def test_quartiles_by_hand():
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
+def line(episodes, seeds, bits):
+    count = len(seeds)
+    rest = {"skipped": (0,) * count, "rate": (1e-4,) * count, "curriculum": (False,) * count}
+    rest |= {"attempt": (1,) * count, "validation": (None,) * count}
+    return Line(updates=episodes, episodes=episodes, seeds=seeds, bits=bits, **rest)
+
+
 def test_blocks_of_a_seed():
     metrics = [
-        {"episodes": 100, "seeds": [5, 6], "bits": [3.0, 4.0]},
-        {"episodes": 200, "seeds": [5, 6], "bits": [None, 2.0]},
-        {"episodes": 250, "seeds": [6], "bits": [1.0]},  # seed 5 has left, and the last block is short
+        line(100, (5, 6), (3.0, 4.0)),
+        line(200, (5, 6), (None, 2.0)),
+        line(250, (6,), (1.0,)),  # seed 5 has left, and the last block is short
     ]
     assert blocks_of(5, metrics) == [(100, 100, 3.0, 1), (200, 100, float("inf"), 1)]
     assert blocks_of(6, metrics) == [(100, 100, 4.0, 1), (200, 100, 2.0, 1), (250, 50, 1.0, 1)]
@@ -146,14 +153,12 @@ def real_claims():
 
 
 def claim_for(name):
-    config = preset(name, "paper")
-    task = make_task(config.task, **config.task_options)
-    model = make_model(config.model, task, "reference", **config.model_options)
-    return task, claim_of(task, model)
+    experiment = row_experiment(name, "paper", {"place.backend": "reference"})
+    return experiment.task, claim_of(experiment.task, experiment.build())
 
 
-@pytest.mark.parametrize("name", [*PRESETS, *VARIANTS])
-def test_every_preset_has_a_claim_that_can_be_measured(name, real_claims):
+@pytest.mark.parametrize("name", rows())
+def test_every_row_has_a_claim_that_can_be_measured(name, real_claims):
     task, claim = claim_for(name)
     labels = [point.label(task) for point in claim.points]
     assert len(set(labels)) == len(labels)
@@ -209,7 +214,7 @@ def made_up(solved_at, bits, seconds=30.0):
             "episodes": 1000,
             "solved_at": at,
             "worst_window_after_solving_bits": None if at is None else 2.5 * i,
-            "scores": {"Length 9": {"bits": cost, "wrong_bits": 0.0, "perfect": 1.0}},
+            "scores": {"Length 9": {"bits": cost, "wrong": 0.0, "perfect": 1.0}},
             "met": [cost is not None and cost < 1],
         }
         for i, (at, cost) in enumerate(zip(solved_at, bits, strict=True))
@@ -218,8 +223,8 @@ def made_up(solved_at, bits, seconds=30.0):
         "kind": "tapehead confirmation",
         "name": "made-up",
         "row": "made-up",
-        "recipe": "sure",
-        "config": {"episodes": 1000},
+        "recipe": "tuned",
+        "experiment": Experiment(task=make_task("copy"), training=Training(episodes=1000)).to_plain(),
         "seeds": [machine["seed"] for machine in machines],
         "seeds_side_by_side": len(machines),
         "seconds": seconds,
@@ -251,7 +256,7 @@ def test_a_summary_where_nothing_worked():
     assert summary["points"][0]["worst_bits"] is None
     page = readme([made_up([None, None], [None, 3.0], seconds=None)])
     assert "| infinite |" in page
-    assert describe(made_up([None], [3.0])).startswith("made-up/sure, seed 10: 0 of 1 (0-79 %) solved\n")
+    assert describe(made_up([None], [3.0])).startswith("made-up/tuned, seed 10: 0 of 1 (0-79 %) solved\n")
 
 
 def test_the_picture_has_a_dot_for_every_machine(tmp_path):
@@ -276,10 +281,10 @@ def test_the_page_is_computed_from_the_machines():
     page = readme([record | {"summary": {"solved": "all of them"}}])
     row = next(line for line in page.splitlines() if line.startswith("| [made-up]"))
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
-    assert cells[:6] == ["[made-up](made-up.json)", "sure", "2 of 3 (21-94 %)", "500 (450-550)", "5 (4.5-5.5)", "1"]
+    assert cells[:6] == ["[made-up](made-up.json)", "tuned", "2 of 3 (21-94 %)", "500 (450-550)", "5 (4.5-5.5)", "1"]
     assert cells[6:] == ["2.5", "1,000", "10-12 (tuning)", "3", "abacus, cpu", "2026-01-02"]
-    assert "| made-up | sure | Length 9 | 200 | 0.5 | 8 |" in page
-    assert "| made-up | sure | under 1 bit at Length 9 | 2 of 3 (21-94 %) |" in page
+    assert "| made-up | tuned | Length 9 | 200 | 0.5 | 8 |" in page
+    assert "| made-up | tuned | under 1 bit at Length 9 | 2 of 3 (21-94 %) |" in page
     assert "divided by the episodes of all its seeds" in page
     assert "not measured" in readme([made_up([400], [0.5], seconds=None)])
     assert "None yet." in readme([])
@@ -308,8 +313,8 @@ def test_the_folder_of_results(tmp_path):
 
 def test_confirm_writes_one_record(confirmed):
     record = record_in(confirmed)
-    assert (record["row"], record["recipe"], record["seeds"]) == (ROW, "sure", [40, 41, 42])
-    assert record["config"] == json.loads(json.dumps(preset(ROW, seeds=(40, 41, 42)).to_dict()))
+    assert (record["row"], record["recipe"], record["seeds"]) == (ROW, "tuned", [40, 41, 42])
+    assert record["experiment"] == row_experiment(ROW, changes={"seeds": (40, 41, 42)}).to_plain()
     assert record["seconds"] > 0
     assert record["seeds_side_by_side"] == 3
     where = record["environment"]
@@ -350,9 +355,9 @@ def test_the_record_of_each_machine(confirmed):
 def test_scores_are_of_the_weights_delivered_on_sequences_of_their_own(confirmed):
     record = record_in(confirmed)
     (run,) = (confirmed / "work").iterdir()
-    task, _ = machine(preset(ROW))
+    task = row_experiment(ROW).task
     for found in record["machines"]:
-        model = load(run, found["seed"])
+        model = folder.load(run, found["seed"])
         for point, tape, count in ((NEAR, model, 6), (FAR, model.with_memory(16), 3)):
             flat = model.flat_parameters().unsqueeze(0)
             again = score(tape, flat, task, dict(point.sizes), count, source="confirmation")
@@ -365,11 +370,12 @@ def test_scores_are_of_the_weights_delivered_on_sequences_of_their_own(confirmed
 def test_the_same_command_again_trains_nothing_and_writes_the_same(confirmed, monkeypatch, capsys):
     before = (confirmed / "out" / f"{ROW}.json").read_bytes()
     monkeypatch.setattr(Trainer, "_launch", lambda *_: pytest.fail("it was trained already"))
+    monkeypatch.setattr(folder, "environment", lambda *_: {"device": "not where it was trained"})
     assert tapehead(*CONFIRM, "--work", confirmed / "work", "--out", confirmed / "out") == 0
     assert (confirmed / "out" / f"{ROW}.json").read_bytes() == before
     said = capsys.readouterr().out
     assert said.startswith(
-        "copy-ntm-lstm/sure, seeds 40-42: 3 of 3 (44-100 %) solved after 1,000 (1,000-1,000) episodes"
+        "copy-ntm-lstm/tuned, seeds 40-42: 3 of 3 (44-100 %) solved after 1,000 (1,000-1,000) episodes"
     )
     assert said.endswith(f"{confirmed / 'out' / ROW}.json\n")
 
@@ -388,7 +394,7 @@ def test_a_confirmation_that_was_stopped_goes_on(confirmed, tmp_path, monkeypatc
     assert "The same command goes on from there." in capsys.readouterr().err
     assert not list((tmp_path / "out").iterdir())
     (run,) = (tmp_path / "work").iterdir()
-    first = json.loads((run / "training.json").read_text())["seconds"]
+    first = json.loads((run / "time.json").read_text())["seconds"]
     monkeypatch.setattr(Trainer, "_launch", original)
     assert tapehead(*arguments) == 0
     record = record_in(tmp_path)
@@ -399,51 +405,43 @@ def test_a_confirmation_that_was_stopped_goes_on(confirmed, tmp_path, monkeypatc
 def test_a_run_that_was_trained_without_a_clock_has_no_seconds(confirmed, tmp_path):
     shutil.copytree(confirmed / "work", tmp_path / "work")
     (run,) = (tmp_path / "work").iterdir()
-    (run / "training.json").unlink()
+    (run / "time.json").unlink()
+    (run / "result.json").unlink()  # which has it too
     assert tapehead(*CONFIRM, "--work", tmp_path / "work", "--out", tmp_path / "out") == 0
     assert record_in(tmp_path)["seconds"] is None
     assert "not measured" in (tmp_path / "out" / "README.md").read_text()
 
 
 @pytest.fixture
-def trained(confirmed, tmp_path):
-    """A copy of the run of the confirmation, restored, and the file in which its time is."""
+def run_folder(confirmed, tmp_path):
+    """A copy of the run of the confirmation."""
     shutil.copytree(confirmed / "work", tmp_path / "work")
-    (folder,) = (tmp_path / "work").iterdir()
-    config = read_config(folder)
-    trainer = Trainer(config, Run(folder, config))
-    trainer.restore()
-    yield trainer, folder / "training.json"
-    trainer.run.close()
+    (run,) = (tmp_path / "work").iterdir()
+    opened = folder.RunFolder(run, folder.read_config(run))
+    yield opened
+    opened.close()
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_time_that_was_damaged_is_not_known(trained, harm):
-    trainer, path = trained
-    assert training(trainer).seconds > 0
+def test_a_time_that_was_damaged_is_not_known(run_folder, harm):
+    assert run_folder.seconds() > 0
+    path = run_folder.path / "time.json"
     good, source = path.read_bytes(), random.Random(harm.__name__)
     for _ in range(200):
         path.write_bytes(harm(good, source))
-        assert training(trainer).seconds is None
+        assert run_folder.seconds() is None
 
 
-def test_a_time_of_another_type_is_not_known(trained):
-    trainer, path = trained
-    good = files.unseal(path.read_bytes())
-    for change in (
-        *({"seconds": value} for value in ("3", True, [3.0], {})),
-        *({"environment": value} for value in (None, "x", [], {}, good["environment"] | {"date": 3})),
-        {"more": 3},
-    ):
-        path.write_bytes(files.seal(good | change))
-        assert training(trainer).seconds is None
-    path.write_bytes(files.seal({"seconds": 3.0}))
-    assert training(trainer).seconds is None
+def test_a_time_of_another_type_is_not_known(run_folder):
+    path = run_folder.path / "time.json"
+    for values in (*({"seconds": value} for value in ("3", True, None, [3.0], {})), {"more": 3}):
+        path.write_bytes(files.seal(values))
+        assert run_folder.seconds() is None
     os.truncate(path, 128 << 30)  # sparse
-    assert training(trainer).seconds is None
+    assert run_folder.seconds() is None
     path.unlink()
     os.mkfifo(path)
-    assert training(trainer).seconds is None
+    assert run_folder.seconds() is None
 
 
 def test_records_that_are_enormous_or_no_plain_files_are_refused_unread(tmp_path):
@@ -495,7 +493,7 @@ def test_a_recipe_has_a_record_of_its_own(tmp_path):
     )
     with pytest.MonkeyPatch.context() as patch:
         task = {"length": (1, 2), "width": 2}
-        patch.setattr("tapehead.paper.presets.PAPER_TASKS", {"copy": task})
+        patch.setattr("tapehead.paper.recipes.PAPER_TASKS", {"copy": task})
         assert tapehead("confirm", ROW, "--recipe", "paper", *arguments) == 0
     assert (tmp_path / "out" / f"{ROW}-paper.json").exists()
 
@@ -527,6 +525,6 @@ def test_mistakes(arguments, message, tmp_path, monkeypatch, capsys):
 def test_confirm_needs_no_tyro():
     """A machine with a GPU may have torch and little else."""
     code = "import sys; sys.modules['tyro'] = None; import tapehead.commands.confirm as c; print(c.run.__name__)"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "run\n"
