@@ -47,6 +47,17 @@ def tiny(**changes):
     return BASE.with_values({PATHS.get(name, name): value for name, value in changes.items()})
 
 
+# Between them: both optimisers, both clips, schedule, average, varying slots, a population that thins out.
+EXPERIMENTS = {
+    "plain": tiny(),
+    "long": tiny(episodes=4000),
+    "rich": tiny(
+        seeds=(3, 7, 9), batch_size=8, episodes=6400, optimiser="adam", clip="norm", limit=1.0, schedule="cosine",
+        average=0.9, slots=(3, 8), learning_rate=3e-3, early_stop=True,
+    ),
+}  # fmt: skip
+
+
 def trained(experiment, blocks=None):
     """A trainer after so many blocks, or at its end."""
     trainer = Trainer(experiment)
