@@ -35,8 +35,11 @@ class Interrupted(Exception):
     """The run was asked to stop by a signal; its last block is saved, if it has a folder."""
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signal_number).name}")
+        super().__init__(signal_number)  # what a pickle of it is made from again, outside a worker process
         self.exit_code = 128 + signal_number
+
+    def __str__(self) -> str:
+        return f"stopped by {signal.Signals(self.exit_code - 128).name}"
 
 
 class Status(NamedTuple):

@@ -113,8 +113,10 @@ class Task(Typed, ABC):
 
     def canonical_sizes(self, sizes: Mapping[str, Any]) -> dict[str, Size]:
         """Sizes in the form that the task's fields have; those that it does not have are refused."""
-        self.ranges(**sizes)
-        return {name: canonical(size, hints(type(self))[name], name) for name, size in sizes.items()}
+        fields = hints(type(self))
+        own = {name: canonical(size, fields[name], name) if name in self.limits else size for name, size in sizes.items()}
+        self.ranges(**own)
+        return own
 
     def label(self, sizes: Mapping[str, Size]) -> str:
         """Sizes as a heading of a table or picture, "Length 10"; without sizes, those of training."""
