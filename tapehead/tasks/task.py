@@ -114,7 +114,9 @@ class Task(Typed, ABC):
     def canonical_sizes(self, sizes: Mapping[str, Any]) -> dict[str, Size]:
         """Sizes in the form that the task's fields have; those that it does not have are refused."""
         fields = hints(type(self))
-        own = {name: canonical(size, fields[name], name) if name in self.limits else size for name, size in sizes.items()}
+        own = {
+            name: canonical(size, fields[name], name) if name in self.limits else size for name, size in sizes.items()
+        }
         self.ranges(**own)
         return own
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from tapehead import cli, commands
 from tapehead.paper.presets import ROWS
-from tapehead.registry import TASKS
-from tapehead.tasks.copy import Copy
 from tapehead.training import checkpoint, events
 from tapehead.training.loop import Trainer
+
+from tapehead import cli, commands
+from tapehead.registry import TASKS
+from tapehead.tasks.copy import Copy
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -357,9 +357,9 @@ def test_the_default_folder_is_the_same_for_the_same_settings(capsys):
 def test_every_preset_makes_a_run(task, machine):
     """Not trained: that would take long."""
     import tyro
+    from tapehead.training.runs import machine as make
 
     from tapehead.commands.train import configure
-    from tapehead.training.runs import machine as make
 
     for recipe in ("sure", "paper"):
         options = tyro.cli(cli.Train, args=[task, *machine, "--recipe", recipe])
@@ -384,9 +384,9 @@ def test_options_of_task_and_model_arrive():
 
 def test_a_form_of_a_task_that_is_not_in_the_paper_has_its_own_recipe():
     import tyro
+    from tapehead.paper.presets import preset
 
     from tapehead.commands.train import configure
-    from tapehead.paper.presets import preset
 
     config = configure(tyro.cli(cli.Train, args=["repeat-copy", "--task-options", "count", "pulses"]))
     assert config == preset("repeat-copy-pulses-ntm-lstm", seeds=(0,))
