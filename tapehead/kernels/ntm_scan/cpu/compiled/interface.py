@@ -11,8 +11,8 @@ from tapehead.kernels.ntm_scan.cpu.compiled.maths import exp, sigmoid, softplus,
 from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled
 from tapehead.kernels.ntm_scan.cpu.compiled.vectors import copy, tanh_all
 
-# What one head asks for, `ask`: the key [M], then these, from M on. A write head's goes on behind the 2r+1 weights of the
-# shifts with erase [M], add [M] and write gate.
+# What one head asks for, `ask`: the key [M], then these, from M on; the last is the first of 2r+1 shift weights. Behind
+# them a write head's has erase [M], add [M] and write gate.
 STRENGTH, GATE, SHARPENING, INVERSE_NORM, SHIFTS = range(5)
 
 
