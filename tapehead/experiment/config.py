@@ -63,7 +63,7 @@ class Model(Typed):
             if option not in known:
                 raise ValueError(unknown(f"option of {self.name}", option, known))
         options = {key: canonical(value, known[key], key) for key, value in self.options.items()}
-        object.__setattr__(self, "options", options)
+        object.__setattr__(self, "options", kind.canonical_options(options))
         object.__setattr__(self, "name", MODELS.name_of(kind))
 
     def build(self, task: Task, backend: str = "auto") -> SequenceModel:

@@ -125,6 +125,12 @@ class SequenceModel(nn.Module, abc.ABC):
         named = [one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
         return {name: annotations.get(name, Any) for name in named if name not in DECIDED}
 
+    @classmethod
+    def canonical_options(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Options whose types are right, in the form in which an experiment keeps them: a name that works in every
+        process for what was registered in this one."""
+        return options
+
     # --- where it runs -----------------------------------------------------------------------------------------------
 
     def choose_backend(self, backend: str) -> None:

@@ -97,7 +97,7 @@ def test_gradient_jobs_write_every_parameter_once(spec: ScanSpec) -> None:
 @every_preset
 def test_entry_order_has_every_interface_entry_once(spec: ScanSpec) -> None:
     order = Plan(spec, 128, H200).entry_order
-    assert sorted(o for o in order if o >= 0) == list(range(spec.interface_size))
+    assert sorted(o for o in order if o >= 0) == list(range(spec.interface.size))
     assert len(order) % 32 == 0
 
 

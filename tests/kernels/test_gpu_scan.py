@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from tapehead.kernels.ntm_scan import gpu, reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, tree_map
 from tapehead.kernels.ntm_scan.gpu_plan import FEW_THREADS, MOST_THREADS, Plan
+from tapehead.losses import BINARY, CATEGORICAL
 
 # Relative norm. Seen: 8e-7 at worst; float32 rounds at 6e-8, and a step has some fifty roundings in a row.
 TOLERANCE = 5e-6
@@ -111,20 +112,21 @@ def test_agrees_with_the_reference(
     for name, a, b in zip(("inputs", *ScanState._fields), (d_x, *d_s), want[1:], strict=True):
         assert_close(a, b, f"gradient of {name}")
 
-    targets = (normal(rng, *outputs.shape) > 0).double().to(device)
+    bits = (normal(rng, *outputs.shape) > 0).double().to(device)
     mask = (normal(rng, seeds, steps, batch) > -0.5).double().to(device)
-    costs = F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(-1)
-    costs = (costs * mask).sum(1)
-    want = torch.autograd.grad(costs.mean(1).sum(), [parameters, *state], allow_unused=True)
-    cost, gradient, d_state, squares = gpu.loss_and_gradient(
-        spec, p, x, targets.float(), mask.float(), lengths, slots, s, state_gradient=True
-    )
-    assert d_state is not None
-    assert_close(cost, costs.detach(), "costs")
-    for name, a, b in zip(("parameters", *ScanState._fields), (gradient, *d_state), want, strict=True):
-        assert_close(a, b, f"gradient of the cost by {name}")
-    assert squares is not None
-    assert_close(squares.sum(1), gradient.double().square().sum(1), "squares")
+    symbols = normal(rng, *outputs.shape).square().to(device)  # weights, which need not sum to one
+    for loss, targets in ((BINARY, bits), (CATEGORICAL, symbols)):
+        costs = loss.nats(outputs, targets, mask)
+        want = torch.autograd.grad(costs.mean(1).sum(), [parameters, *state], allow_unused=True, retain_graph=True)
+        cost, gradient, d_state, squares = gpu.loss_and_gradient(
+            spec, p, x, targets.float(), mask.float(), lengths, slots, s, state_gradient=True, loss=loss.kernel
+        )
+        assert d_state is not None
+        assert_close(cost, costs.detach(), f"{loss.kernel} costs")
+        for name, a, b in zip(("parameters", *ScanState._fields), (gradient, *d_state), want, strict=True):
+            assert_close(a, b, f"gradient of the {loss.kernel} cost by {name}")
+        assert squares is not None
+        assert_close(squares.sum(1), gradient.double().square().sum(1), "squares")
 
 
 @pytest.mark.parametrize("size", [30.0, 300.0])
@@ -140,9 +142,10 @@ def test_extreme_strengths_take_the_slow_softmax(
     monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
     parameters, inputs, state = draw(spec, seeds, 2, 1, 16)
     bias = spec.split_parameters(parameters)["interface.bias"]
-    for head in (0, spec.addressing_size):
-        bias[:, head + spec.memory_width] = size  # strength
-        bias[:, head + spec.addressing_size - 1] = size  # sharpening
+    parts = spec.interface.read
+    for head in (0, parts.size):
+        bias[:, head + parts["strength"].start] = size
+        bias[:, head + parts["sharpening"].start] = size
     lengths, slots = torch.full((seeds, 1), 2), torch.full((seeds, 1), 16)
     p, x, s = (tree_map(lambda part: part.float(), value) for value in (parameters, inputs, state))
     exact_inputs = (tree_map(lambda part: part.double(), value) for value in (p, x, s))
@@ -169,7 +172,7 @@ def test_more_steps_than_the_output_layer_takes_at_once(device: torch.device, mo
     assert_close(y, wanted.detach(), "outputs")
     targets, mask = torch.ones_like(y), torch.ones(1, steps, 1, device=device)
     costs, gradient, _, squares = gpu.loss_and_gradient(
-        spec, p, x, targets, mask, lengths, slots, s, state_gradient=False
+        spec, p, x, targets, mask, lengths, slots, s, state_gradient=False, loss="binary"
     )
     all_of_it = F.binary_cross_entropy_with_logits(wanted, targets.double(), reduction="sum")
     assert_close(costs, all_of_it.detach().reshape(1, 1), "cost")
@@ -192,7 +195,9 @@ def test_many_sequences_are_summed_in_chunks(device: torch.device, monkeypatch: 
     targets, mask = torch.ones_like(wanted), torch.ones(1, 2, batch, device=device)
     cost = F.binary_cross_entropy_with_logits(wanted, targets, reduction="sum") / batch
     (exact,) = torch.autograd.grad(cost, parameters)
-    learned = gpu.loss_and_gradient(spec, p, x, targets.float(), mask, lengths, slots, s, state_gradient=False)
+    learned = gpu.loss_and_gradient(
+        spec, p, x, targets.float(), mask, lengths, slots, s, state_gradient=False, loss="binary"
+    )
     assert_close(learned.gradient, exact, "gradient")
     assert learned.squares is None
 
@@ -206,7 +211,7 @@ def test_nan_reaches_cost_and_gradient(device: torch.device, monkeypatch: pytest
     lengths, slots = torch.full((2, 2), 2, device=device), torch.full((2, 2), 8, device=device)
     targets, mask = torch.zeros(2, 2, 2, 2, device=device), torch.ones(2, 2, 2, device=device)
     costs, gradient, _, squares = gpu.loss_and_gradient(
-        spec, p, x, targets, mask, lengths, slots, s, state_gradient=False
+        spec, p, x, targets, mask, lengths, slots, s, state_gradient=False, loss="binary"
     )
     assert torch.isnan(costs).tolist() == [[False, False], [True, False]]
     assert torch.isfinite(gradient[0]).all()
@@ -224,7 +229,7 @@ def test_squares_say_that_a_cost_is_not_finite(device: torch.device, monkeypatch
     targets, mask = torch.zeros(2, 2, 2, 2, device=device), torch.ones(2, 2, 2, device=device)
     targets[1, 1, 1, 0] = torch.nan  # past the sequence's end: a cost, and no gradient
     costs, gradient, _, squares = gpu.loss_and_gradient(
-        spec, p, x, targets, mask, lengths, slots, s, state_gradient=False
+        spec, p, x, targets, mask, lengths, slots, s, state_gradient=False, loss="binary"
     )
     assert torch.isfinite(costs).tolist() == [[True, True], [True, False]]
     assert torch.isfinite(gradient).all()
@@ -240,11 +245,11 @@ def test_a_seed_alone_and_among_others_gives_the_same_bits(
     p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in draw(spec, 3, 2, 2, 8))
     lengths, slots = torch.full((3, 2), 2, device=device), torch.full((3, 2), 8, device=device)
     targets, mask = torch.zeros(3, 2, 2, 2, device=device), torch.ones(3, 2, 2, device=device)
-    among = gpu.loss_and_gradient(spec, p, x, targets, mask, lengths, slots, s, state_gradient=False)
+    among = gpu.loss_and_gradient(spec, p, x, targets, mask, lengths, slots, s, state_gradient=False, loss="binary")
     one = slice(1, 2)
     alone = gpu.loss_and_gradient(
         spec, p[one], x[one], targets[one], mask[one], lengths[one], slots[one],
-        ScanState(*(part[one] for part in s)), state_gradient=False,
+        ScanState(*(part[one] for part in s)), state_gradient=False, loss="binary",
     )  # fmt: skip
     assert torch.equal(alone[0], among[0][one])
     assert torch.equal(alone[1], among[1][one])

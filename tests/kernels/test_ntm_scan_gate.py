@@ -18,6 +18,7 @@ from torch import Tensor
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState
+from tapehead.losses import BINARY, CATEGORICAL
 
 # What is compared -> the error allowed, and the worst seen on the CPU over 316 random machines (scale 0.25).
 #   float32 rounds at 6e-8. A machine amplifies that step by step, through sharpening above all, and its gradients more
@@ -59,7 +60,8 @@ class Problem:
     lengths: Tensor
     slots: Tensor
     state: ScanState
-    targets: Tensor
+    targets: Tensor  # bits
+    symbols: Tensor  # one-hot, or weights
     mask: Tensor
     d_outputs: Tensor
     d_final: ScanState
@@ -101,7 +103,7 @@ def make_problem(
     slots = torch.randint(1, tape + 1, shape, generator=generator)
     lengths[0, 0] = steps
     whole = not ragged or bool(torch.rand((), generator=generator) < 0.3)  # the reference is much faster on whole tapes
-    return Problem(
+    problem = Problem(
         spec,
         scale * normal(seeds, spec.parameter_count),
         normal(seeds, steps, batch, spec.input_size),
@@ -109,10 +111,20 @@ def make_problem(
         torch.full(shape, tape) if whole else slots,
         state,
         torch.bernoulli(torch.full((seeds, steps, batch, spec.output_size), 0.5), generator=generator).double(),
+        torch.empty(0),  # drawn last, so that the other numbers stay what they were
         torch.bernoulli(torch.full((seeds, steps, batch), 0.7), generator=generator).double(),
         normal(seeds, steps, batch, spec.output_size),
         ScanState(*(normal(*part.shape) for part in state)),
     )
+    return dataclasses.replace(problem, symbols=_symbols(spec, problem.targets.shape[:3], generator))
+
+
+def _symbols(spec: ScanSpec, shape: torch.Size, generator: torch.Generator) -> Tensor:
+    """One symbol a step, as one-hot vectors; for one step in three, weights that do not sum to one."""
+    chosen = torch.randint(0, spec.output_size, shape, generator=generator)
+    one_hot = torch.nn.functional.one_hot(chosen, spec.output_size).double()
+    weights = torch.rand((*shape, spec.output_size), generator=generator, dtype=torch.float64)
+    return torch.where(torch.rand((*shape, 1), generator=generator) < 1 / 3, weights, one_hot)
 
 
 def error(value: Tensor, truth: Tensor) -> float:
@@ -169,18 +181,19 @@ def errors(backend: FusedBackend, problem: Problem, dtype: torch.dtype, device: 
     compare("outputs.traced", traced, y)
     compare("trace", steps, trace)
 
-    each = torch.nn.functional.binary_cross_entropy_with_logits(y, problem.targets, reduction="none").sum(-1)
-    costs = (each * problem.mask).sum(1)
-    gradients = _gradients([costs], variables, [torch.full_like(costs, 1 / costs.shape[1])])
     head, tail = arguments[:3], arguments[3:]
-    targets, mask = problem.targets.to(device, dtype), problem.mask.to(device, dtype)
-    for want in (True, False):
-        got, gradient, d_initial, _ = backend.loss_and_gradient(*head, targets, mask, *tail, want)
-        compare("cost", got, costs)
-        compare("gradients.training", gradient, gradients[0])
-        if want:
-            compare("gradients.training_state", d_initial, ScanState(*gradients[2:]))
-    assert d_initial is None
+    mask = problem.mask.to(device, dtype)
+    for loss, exact in ((BINARY, problem.targets), (CATEGORICAL, problem.symbols)):
+        costs = loss.nats(y, exact, problem.mask)
+        gradients = _gradients([costs], variables, [torch.full_like(costs, 1 / costs.shape[1])])
+        targets, name = exact.to(device, dtype), loss.kernel
+        for want in (True, False):
+            got, gradient, d_initial, _ = backend.loss_and_gradient(*head, targets, mask, *tail, want, name)
+            compare(f"cost.{name}", got, costs)
+            compare(f"gradients.{name}", gradient, gradients[0])
+            if want:
+                compare(f"gradients.{name}_state", d_initial, ScanState(*gradients[2:]))
+        assert d_initial is None
     return found
 
 
@@ -408,8 +421,10 @@ def _everything(
     d_final = ScanState(*(d[seeds, batch].float() for d in problem.d_final))
     d_parameters, d_inputs, d_state = kernel.backward(*part, kept, d_outputs, d_final)
     targets, mask = problem.targets[seeds, :, batch].float(), problem.mask[seeds, :, batch].float()
-    costs, gradient, *_ = kernel.loss_and_gradient(*part[:3], targets, mask, *part[3:], False)
-    return [outputs, *final, d_parameters, d_inputs, *d_state, costs, gradient]
+    costs, gradient, *_ = kernel.loss_and_gradient(*part[:3], targets, mask, *part[3:], False, "binary")
+    symbols = problem.symbols[seeds, :, batch].float()
+    learned = kernel.loss_and_gradient(*part[:3], symbols, mask, *part[3:], False, "categorical")
+    return [outputs, *final, d_parameters, d_inputs, *d_state, learned.costs, learned.gradient, costs, gradient]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from torch import Tensor
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import op, reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState
+from tapehead.losses import BINARY
 
 TINY = dataclasses.replace(SMALL, input_size=2, controller_size=3, memory_width=2)
 
@@ -159,7 +160,7 @@ def test_wrong_arguments_are_refused_at_every_entry(place: int, how: str) -> Non
             dispatch.scan(backend, problem.spec, *given)
     with pytest.raises(ValueError, match=match):
         dispatch.loss_and_gradient(
-            "cpu", problem.spec, *given[:2], problem.targets.float(), problem.mask.float(), *given[2:], True
+            "cpu", problem.spec, *given[:2], problem.targets.float(), problem.mask.float(), *given[2:], True, BINARY
         )
 
 
@@ -211,7 +212,7 @@ def test_wrong_targets_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             dispatch.loss_and_gradient(
-                "cpu", problem.spec, *tensors[:2], *wrong, *tensors[2:4], ScanState(*tensors[4:]), False
+                "cpu", problem.spec, *tensors[:2], *wrong, *tensors[2:4], ScanState(*tensors[4:]), False, BINARY
             )
 
 
