@@ -69,15 +69,13 @@ def test_a_run_that_is_there_goes_on(tmp_path, finished):
 
 def test_a_finished_run_is_not_trained_again(used, monkeypatch):
     stored, before, watched = read_result(used), contents(used), Recorded()
+    monkeypatch.setattr("sys.argv", ["elsewhere", "again"])
     monkeypatch.setattr(Trainer, "_launch", lambda *_: pytest.fail("it trains"))
     monkeypatch.setattr("tapehead.experiment.run.score", lambda *_: pytest.fail("it scores"))
     assert tapehead.train(PLAIN, used, observer=watched) == stored
     assert tapehead.train(PLAIN, used, scored=False) == stored
     assert (watched.began, watched.blocks) == ([], [])
-    after = contents(used)
-    changed = [name for name in after if after[name] != before.get(name)]
-    assert after.keys() == before.keys()
-    assert changed in ([], ["env.json"])
+    assert contents(used) == before  # also where it was trained
 
 
 def test_a_run_that_was_not_scored_is_scored_without_training(tmp_path, finished, monkeypatch):
@@ -282,7 +280,7 @@ def test_other_sizes_tasks_and_backends(finished, monkeypatch):
         tapehead.evaluate(finished["plain"], sizes={"length": 3}, sequences=5, backend=backend)[0]
         for backend in ("cpu", "reference")
     )
-    assert cpu.bits == pytest.approx(reference.bits, rel=1e-5)
+    assert cpu.bits == pytest.approx(reference.bits, rel=1e-7)  # 8e-9 seen
 
 
 def test_evaluations_that_make_no_sense_are_refused(finished, tmp_path):
