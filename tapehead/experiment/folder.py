@@ -76,20 +76,19 @@ class RunFolder:
             files.remove_empty(self._made[:-1])
         return True
 
-    def begin(self, lines: list[str], backend: str, trains: bool = True) -> None:
-        """Start or go on: clear away what a killed process left, and set the metrics to those of a checkpoint.
-
-        trains: whether updates will be made; env.json describes where the last of them were.
-        """
+    def begin(self, lines: list[str]) -> None:
+        """Start or go on: clear away what a killed process left, and set the metrics to those of a checkpoint."""
         with files.writing(self.path, ADVICE):
             _refuse_links(self.path)
             for place in (self.path, *(self.path / name for name in FOLDERS)):
                 files.clear_temporary(place)
-            if trains:
-                where = environment(self.experiment.place.device, backend)
-                self.write_json("env.json", where | {"command": sys.argv[1:]})
             files.replace(self.path / "metrics.jsonl", "".join(line + "\n" for line in lines).encode())
             events.rewrite(self.path / "tensorboard", lines)
+
+    def write_environment(self, backend: str) -> None:
+        """Say where this process trains; one that finds the run finished leaves what the last one said."""
+        where = environment(self.experiment.place.device, backend)
+        self.write_json("env.json", where | {"command": sys.argv[1:]})
 
     def write_json(self, name: str, values: dict[str, Any]) -> None:
         """Write a sealed file into the folder."""

@@ -138,7 +138,7 @@ class _Session:
                     f"this run was trained by other compiled code ({before or 'unknown'}, now {self.trainer.kernel}: "
                     "another CPU, device, backend or version); from here on it goes on to other bits."
                 )
-        self.folder.begin(self.trainer.metrics, self.trainer.backend, trains=not self.trainer.finished)
+        self.folder.begin(self.trainer.metrics)
         return point is not None
 
     def run(self, scored: bool) -> Result:
@@ -151,6 +151,8 @@ class _Session:
 
     def _train(self) -> None:
         trainer, folder = self.trainer, self.folder
+        if folder is not None:
+            folder.write_environment(trainer.backend)
         trainer.prepare()  # before signals are only noted: a compilation is to end at once
         began = saved_at = time.monotonic()
         before, saving_took = self._seconds, 0.0
