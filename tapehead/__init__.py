@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tapehead.experiment.schedules import Schedule
     from tapehead.figures.view import RunView
     from tapehead.kernels.ntm_scan.contract import Trace
+    from tapehead.kernels.ntm_scan.controllers import Controller
     from tapehead.kernels.update.optimisers import Adam, Graves, Optimiser
     from tapehead.losses import BINARY, CATEGORICAL, Loss
     from tapehead.models import SequenceModel
@@ -57,6 +58,7 @@ _HOMES = {
     "tapehead.experiment.schedules": ("Schedule",),
     "tapehead.figures.view": ("RunView",),
     "tapehead.kernels.ntm_scan.contract": ("Trace",),
+    "tapehead.kernels.ntm_scan.controllers": ("Controller",),
     "tapehead.kernels.update.optimisers": ("Adam", "Graves", "Optimiser"),
     "tapehead.losses": ("BINARY", "CATEGORICAL", "Loss"),
     "tapehead.models": ("SequenceModel",),
@@ -85,6 +87,7 @@ __all__ = [
     "Adam",
     "Batch",
     "Clipping",
+    "Controller",
     "Curriculum",
     "Evaluation",
     "Experiment",

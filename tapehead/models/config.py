@@ -37,7 +37,7 @@ class NTMConfig:
     input_size: int
     output_size: int
     controller: str = "lstm"
-    """lstm, feedforward, or one of your own as module:Class (`kernels.ntm_scan.controllers.Controller`)."""
+    """lstm, feedforward, or a subclass of `tapehead.Controller` as module:Class."""
     controller_size: int = 100
     controller_layers: int = 1
     num_heads: int = 1

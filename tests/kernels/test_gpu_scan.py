@@ -202,6 +202,53 @@ def test_many_sequences_are_summed_in_chunks(device: torch.device, monkeypatch: 
     assert learned.squares is None
 
 
+@pytest.mark.parametrize("outputs", [2, 40])
+def test_categorical_loss_of_extreme_logits(
+    outputs: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logits of +-1e4, and costs from 1e-4 to 2e4. Errors seen: 6e-8."""
+    spec = ScanSpec(**SMALL | {"output_size": outputs})
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in draw(spec, 1, 1, 1, 16))
+    counts = torch.ones(1, 1, dtype=torch.int64, device=device)
+    for low, high, answer in ((-1e4, 1e4, 0), (-1e4, 1e4, -1), (-9.0, 0.0, -1), (0.0, 0.0, 0)):
+        logits = torch.linspace(low, high, outputs).round().to(device)
+        parameters = torch.zeros_like(p)
+        spec.split_parameters(parameters)["output.bias"].copy_(logits)
+        targets = torch.zeros(1, 1, 1, outputs, device=device)
+        targets[..., answer] = 1
+        mask = torch.ones(1, 1, 1, device=device)
+        exact = logits.double().reshape(1, 1, 1, -1).requires_grad_()
+        cost = CATEGORICAL.nats(exact, targets.double(), mask)
+        (slope,), cost = torch.autograd.grad(cost.sum(), exact), cost.detach()
+        given = (spec, parameters, x, targets, mask, counts, 16 * counts, s)
+        learned = gpu.loss_and_gradient(*given, state_gradient=False, loss="categorical")
+        found = spec.split_parameters(learned.gradient)["output.bias"].double()
+        assert abs(float(learned.costs) - float(cost)) <= 2e-7 * float(cost)
+        assert float((found.flatten() - slope.flatten()).norm()) <= 2e-7
+
+
+@pytest.mark.parametrize("loss", ["binary", "categorical"])
+def test_a_step_counts_where_its_mask_is_not_zero(
+    loss: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ScanSpec(**SMALL)
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in draw(spec, 1, 7, 1, 16))
+    lengths, slots = torch.full((1, 1), 6, device=device), torch.full((1, 1), 16, device=device)
+    targets = torch.ones(1, 7, 1, 2, device=device)
+
+    def learned(mask: Tensor) -> tuple[Tensor, ...]:
+        given = (spec, p, x, targets, mask, lengths, slots, s)
+        return gpu.loss_and_gradient(*given, state_gradient=False, loss=loss)[:2]
+
+    odd = torch.tensor([0.5, 2.0, 0.0, -1.0, 1e-40, torch.nan, 3.0], device=device).reshape(1, 7, 1)
+    expected = learned((odd != 0).float())
+    for mask in (odd, odd != 0, 1e-300 * (odd != 0).double()):
+        for ours, truth in zip(learned(mask), expected, strict=True):
+            assert torch.equal(ours, truth)
+
+
 def test_nan_reaches_cost_and_gradient(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the seed and sequence where it is, and in no other."""
     spec = ScanSpec(**SMALL)

@@ -756,7 +756,7 @@ def test_biases_start_where_the_options_say():
         ({"forget_bias": 10**400}, ValueError, "forget_bias is a int.*finite number"),
         ({"initial_memory_value": 1e308}, ValueError, "initial_memory_value is 1e[+]308.*float32 ends at 3.40e[+]38"),
         ({"write_gate": 1}, ValueError, "write_gate is 1.*True or False"),
-        ({"controller": ["lstm"]}, ValueError, "unknown controller"),
+        ({"controller": ["lstm"]}, ValueError, "controller is \\['lstm'\\], but it must be a word"),
         ({"memory_slots": 10**12}, ValueError, "memory_slots is 1000000000000.*at most 16777216"),
         ({"controller_layers": 10**6}, ValueError, "controller_layers is 1000000.*at most 1024"),
         ({"controller_size": 2**24}, ValueError, r"make \d+ parameters.*at most 2147483648"),

@@ -110,5 +110,5 @@ def controller_class(name: str) -> type[Controller]:
     """The class of that name, or at module:Class."""
     kind = CONTROLLERS.resolve(name)
     if not (isinstance(kind, type) and issubclass(kind, Controller)):
-        raise ValueError(f"the controller {name!r} is no Controller: give a subclass of tapehead's Controller.")
+        raise ValueError(f"the controller {name!r} is none: a controller is a subclass of tapehead.Controller.")
     return kind
