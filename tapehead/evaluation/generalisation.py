@@ -63,7 +63,8 @@ def score(
         probe = task.sample(draws, batch_size=1, **sizes)
         rows = max(1, min(sequences - done, CALL_STEPS // probe.inputs.shape[0]))
         batch = task.sample(draws, batch_size=rows, **sizes)
-        costs, errors, asked = zip(*(_costs(model, one, task, batch) for one in flat.split(1)), strict=True)
+        # each a copy: a product of matrices may round apart at another alignment
+        costs, errors, asked = zip(*(_costs(model, one.clone(), task, batch) for one in flat.split(1)), strict=True)
         bits.append(torch.cat(costs))
         wrong.append(torch.cat(errors))
         answers += asked[0]

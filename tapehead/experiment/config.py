@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from tapehead import checks
 from tapehead.experiment.schedules import Constant, Schedule
 from tapehead.kernels.update.optimisers import Graves, Optimiser
 from tapehead.models import SequenceModel, check_model
@@ -334,6 +335,8 @@ class Experiment(Typed):
     @classmethod
     def from_plain(cls, values: Mapping[str, Any], where: str = "the experiment") -> Self:
         known = PARTS | {"recipe": str, "seeds": tuple[int, ...]}
+        if not isinstance(values, Mapping):
+            raise ValueError(f"{where} is {checks.shown(values)}, but it must be a table of parts.")
         for name, value in values.items():
             if name not in known:
                 raise ValueError(unknown(f"part of {where}", str(name), known))

@@ -114,10 +114,8 @@ class Task(Typed, ABC):
     def canonical_sizes(self, sizes: Mapping[str, Any]) -> dict[str, Size]:
         """Sizes in the form that the task's fields have; those that it does not have are refused."""
         fields = hints(type(self))
-        own = {
-            name: canonical(size, fields[name], name) if name in self.limits else size for name, size in sizes.items()
-        }
-        self.ranges(**own)
+        own = {name: canonical(sizes[name], fields[name], name) for name in sizes if name in self.limits}
+        self.ranges(**{**sizes, **own})
         return own
 
     def label(self, sizes: Mapping[str, Size]) -> str:
