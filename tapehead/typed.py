@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, ge
 
 from tapehead.suggest import unknown
 
-LARGEST_INT = 2**64
 LARGEST_FLOAT = 3.4e38
 """Numbers end up in float32 tensors."""
 
@@ -122,7 +121,7 @@ def _simple(value: Any, hint: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise TypeError
         whole = int(float(value)) if not isinstance(value, numbers.Integral) else int(value)
-        if whole != value or abs(whole) >= LARGEST_INT:
+        if whole != value:
             raise ValueError
         return whole
     if hint is type(None):

@@ -12,9 +12,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from tapehead.paper.presets import ROWS
-from tapehead.training import checkpoint, events
-from tapehead.training.loop import Trainer
+
+from tapehead import cli, commands
+from tapehead.commands.experiments import from_options
+from tapehead.experiment import checkpoint, events
+from tapehead.experiment.folder import read_config
+from tapehead.experiment.loop import Trainer
+from tapehead.paper.recipes import row_experiment
+from tapehead.paper.tables import PAPER_TASKS, ROWS
+from tapehead.registry import TASKS
+from tapehead.tasks.copy import Copy
 
 from tapehead import cli, commands
 from tapehead.registry import TASKS
@@ -118,14 +125,14 @@ MISTAKES = {
     "a device with a tail": ("train copy --device cuda:x", "--device is 'cuda:x'"),
     "a GPU that is not there": ("train copy --device cuda:63", "--device is 'cuda:63', but torch finds"),
     "an unknown task option": ("train copy --task-options lenght 3", "Did you mean 'length'"),
-    "an option of another task": ("train copy --task-options order 3", "unknown name in --task-options 'order'"),
+    "an option of another task": ("train copy --task-options order 3", "unknown setting of task 'order'"),
     "a task option without a value": ("train copy --task-options width", "--task-options"),
     "a length that is a word": ("train copy --task-options length long", "length is 'long'"),
     "a length of none": ("train copy --task-options length none", "length is None"),
     "a length of zero": ("train copy --task-options length 0", "length is 0"),
     "a length with a fraction": ("train copy --task-options length 2.5", "length is 2.5"),
     "a length range backwards": ("train copy --task-options length [5,2]", "length is 5 to 2"),
-    "a length of three": ("train copy --task-options length [1,2,3]", "length is (1, 2, 3)"),
+    "a length of three": ("train copy --task-options length [1,2,3]", "length is [1, 2, 3]"),
     "no width": ("train copy --task-options width 0", "width is 0"),
     "a width that is true": ("train copy --task-options width true", "width is True"),
     "a switch that is a word": ("train copy --task-options paper_channels maybe", "true or false"),
@@ -147,8 +154,33 @@ MISTAKES = {
     "a type as a model option": ("train copy --model-options dtype float16", "'dtype'"),
     "no layers": ("train copy --model lstm --model-options num_layers 0", "num_layers is 0"),
     "a memory for an LSTM": ("train copy --model lstm --model-options memory_slots 3", "'memory_slots'"),
-    "a machine larger than the world": ("train copy --model-options controller_size 30000000", "must be at most"),
-    "a number past all numbers": (f"train copy --model-options controller_size {'9' * 40}", "under 2^31"),
+    "a machine larger than the world": (
+        "train copy --model-options controller_size 10000000",
+        "at most 2147483648 are possible",
+    ),
+    "a number past all numbers": (f"train copy --model-options controller_size {'9' * 40}", "must be at most 16777216"),
+    "no layers by path": ("train copy --model.name lstm --model.num-layers 0", "num_layers is 0"),
+    "an unknown part": ("train copy --tsk.length 3", "Did you mean 'task'"),
+    "an unknown setting of a part": ("train copy --training.episode 3", "Did you mean 'episodes'"),
+    "a setting of another optimiser": ("train copy --optimiser.beta1 0.5", "unknown setting of optimiser 'beta1'"),
+    "a setting without a value": ("train copy --task.length", "--task.length needs a value"),
+    "a setting of another type": ("train copy --training.episodes many", "--training.episodes is 'many'"),
+    "an unknown setting": ("train copy --settings optimizer adam", "Did you mean 'optimiser'"),
+    "an unknown optimiser": ("train copy --settings optimiser sgd", "unknown optimiser 'sgd'"),
+    "an unknown schedule": ("train copy --schedule.name linear", "Valid: constant, cosine. One from elsewhere is named"),
+    "an unknown clipping": ("train copy --clipping.kind nrm", "must be elementwise, norm or none"),
+    "two forms of one option": ("train copy --episodes 5 --training.episodes 6", "--training.episodes was given twice"),
+    "two forms of a setting": ("train copy --settings attempts 2 --restarts.attempts 3", "was given twice"),
+    "two models": ("train copy --model lstm --model.name ntm", "--model.name was given twice"),
+    "two tasks by path": ("train copy --task.name ngrams", "the task is copy: give that one instead"),
+    "both early stops": ("train copy --early-stop --no-early-stop", "give one of them"),
+    "a recipe for what has none": ("train parity --recipe tuned", "has no row in the paper: leave it out"),
+    "a module that is not there": ("train nowhere:Task", "needs a module 'nowhere', which is not on the path"),
+    "a class that is not there": ("train json:Task", "'json:Task' is not there: give module:Class"),
+    "a class that is no task": ("train collections:Counter", "collections:Counter is no Task"),
+    "a class that is no model": ("train copy --model collections:Counter", "collections:Counter is no model"),
+    "a TOML file that is not there": ("train nowhere.toml", "nowhere.toml cannot be read (No such file"),
+    "a run's file that is not there": ("train nowhere/config.json", "holds no run"),
     "no run to score": ("eval", "RUN"),
     "a run that is not there": ("eval nowhere", "holds no run"),
     "a folder without a run": ("eval .", "holds no run"),
@@ -162,6 +194,9 @@ MISTAKES = {
     "an unknown task to explain": ("tasks sorting", "unknown task 'sorting'"),
     "presets with something": ("presets copy", "copy"),
     "doctor with something": ("doctor --fix", "--fix"),
+    "a benchmark of nothing": ("bench --experiment nowhere.toml", "nowhere.toml cannot be read"),
+    "a benchmark without rounds": ("bench --rounds 0", "--rounds is 0"),
+    "a figure that is not there": ("figures nowhere --figure curve", "holds no run"),
 }
 
 
@@ -217,7 +252,7 @@ def again(run, *changes):
     ("change", "message"),
     [
         (("--episodes", 200), "episodes = 150, not 200"),
-        (("--seeds", 3), "seeds = (0, 1), not (0, 1, 2)"),
+        (("--seeds", 3), "seeds = [0, 1], not [0, 1, 2]"),
         (("--learning-rate", 0.5), "not 0.5"),
         (("--model", "lstm", "--model-options", "hidden_size", 4), "not lstm"),
         (("--recipe", "paper"), "holds a run with"),
@@ -255,7 +290,7 @@ def test_checkpoints_of_another_configuration(capsys, run, tmp_path):
     shutil.rmtree(run / "checkpoints")
     shutil.copytree(other / "checkpoints", run / "checkpoints")
     for arguments in (again(run), ["eval", run], ["figures", run]):
-        harmed(capsys, run, arguments, "belong to another configuration")
+        harmed(capsys, run, arguments, "belong to another experiment")
 
 
 def test_a_seed_that_is_not_in_the_run(capsys, run):
@@ -311,7 +346,7 @@ def test_signals_in_training_save_and_say_so(number, monkeypatch, capsys, tmp_pa
 def test_train_says_what_it_did(trained, tmp_path, capsys):
     assert tapehead("train", "copy", *TINY, "--episodes", 120, "--seed", 5, "--out", tmp_path / "run") == 0
     said = capsys.readouterr()
-    assert re.match(r"copy-ntm-lstm/sure: [\d,]+ parameters, seed 5, \w+ backend on cpu\.", said.err)
+    assert re.match(r"copy-ntm-lstm/tuned: [\d,]+ parameters, seed 5, \w+ backend on cpu\.", said.err)
     assert "120 of 120 episodes, " in said.err
     assert all(line.isprintable() for line in said.err.splitlines())  # plain lines: no escape codes
     assert "copy: not solved" in said.out
@@ -339,58 +374,207 @@ def test_the_same_command_again_says_that_it_is_finished(run, capsys):
 def test_a_curriculum_and_its_end():
     options = ("--curriculum", "blanks", "0.5", "--settings", "curriculum_share", "0.5")
     assert tapehead("train", "copy", *TINY, "--out", "run", "--episodes", 200, *options) == 0
-    config = json.loads(Path("run/config.json").read_bytes())["config"]
-    assert config["curriculum"] == {"blanks": 0.5}
-    assert config["curriculum_share"] == 0.5
+    experiment = read_config(Path("run"))
+    assert experiment.curriculum.options == {"blanks": 0.5}
+    assert experiment.curriculum.share == 0.5
 
 
 def test_the_default_folder_is_the_same_for_the_same_settings(capsys):
     for _ in range(2):
         assert tapehead("train", "copy", *TINY, "--episodes", 50) == 0
     (folder,) = Path("runs").iterdir()
-    assert folder.name.startswith("copy-ntm-lstm-sure-")
+    assert folder.name.startswith("copy-ntm-lstm-tuned-")
     assert "This run is finished" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("task", TASKS)
+def asked(*words):
+    """The experiment of `tapehead train` with these words."""
+    return from_options(cli._parse(["train", *map(str, words)]))
+
+
+@pytest.mark.parametrize("task", PAPER_TASKS)
 @pytest.mark.parametrize("machine", [("--controller", "feedforward"), ("--controller", "lstm"), ("--model", "lstm")])
-def test_every_preset_makes_a_run(task, machine):
+def test_every_row_makes_a_run(task, machine):
     """Not trained: that would take long."""
-    import tyro
-    from tapehead.training.runs import machine as make
-
-    from tapehead.commands.train import configure
-
-    for recipe in ("sure", "paper"):
-        options = tyro.cli(cli.Train, args=[task, *machine, "--recipe", recipe])
-        config = configure(options)
-        assert config.preset in {f"{row.name}/{recipe}" for row in ROWS}
-        made, model = make(config)
-        assert (model.input_size, model.output_size) == (made.input_size, made.output_size)
+    for recipe in ("tuned", "paper"):
+        experiment = asked(task, *machine, "--recipe", recipe)
+        assert experiment.recipe in {f"{row.name}/{recipe}" for row in ROWS}
+        model = experiment.build()
+        assert (model.input_size, model.output_size) == (experiment.task.input_size, experiment.task.output_size)
 
 
 def test_options_of_task_and_model_arrive():
-    import tyro
-
-    from tapehead.commands.train import configure
-
     words = ["copy", "--task-options", "length", "7", "paper_channels", "True", "--model-options"]
     words += ["interface_clip", "20", "read_heads", "None", "initial_reads", "learned", "forget_bias", "0.5"]
-    config = configure(tyro.cli(cli.Train, args=words))
-    assert config.task_options == {"length": 7, "paper_channels": True}
+    experiment = asked(*words)
+    assert (experiment.task.length, experiment.task.paper_channels) == (7, True)
     given = {"interface_clip": 20, "read_heads": None, "initial_reads": "learned", "forget_bias": 0.5}
-    assert given.items() <= config.model_options.items()
+    assert experiment.model.options | given == experiment.model.options
 
 
 def test_a_form_of_a_task_that_is_not_in_the_paper_has_its_own_recipe():
-    import tyro
-    from tapehead.paper.presets import preset
+    experiment = asked("repeat-copy", "--task-options", "count", "pulses")
+    assert experiment == row_experiment("repeat-copy-pulses-ntm-lstm") == asked("repeat-copy", "--task.count", "pulses")
+    assert experiment.optimiser != row_experiment("repeat-copy-ntm-lstm").optimiser
 
-    from tapehead.commands.train import configure
 
-    config = configure(tyro.cli(cli.Train, args=["repeat-copy", "--task-options", "count", "pulses"]))
-    assert config == preset("repeat-copy-pulses-ntm-lstm", seeds=(0,))
-    assert config.learning_rate != preset("repeat-copy-ntm-lstm").learning_rate
+# --- forms of the same experiment ------------------------------------------------------------------------------------
+
+
+FORMS = {
+    "--model lstm --model-options hidden_size 5": "--model.name lstm --model.hidden-size 5",
+    "--controller feedforward": "--model.controller feedforward",
+    "--episodes 1500 --batch-size 3": "--training.episodes 1500 --training.batch_size=3",
+    "--early-stop": "--training.early-stop true",
+    "--no-early-stop": "--training.early-stop false",
+    "--learning-rate 0.01": "--optimiser.learning-rate 0.01",
+    "--backend reference --device cpu": "--place.backend reference --place.device cpu",
+    "--task-options width 6 length [1,5]": "--task.width 6 --task.length [1,5]",
+    "--model-options memory_slots 64": "--model.memory-slots 64",
+    "--settings optimiser adam": "--optimiser.name adam",
+    "--settings schedule constant": "--schedule.name constant",
+    "--settings final_rate 0.5": "--schedule.final 0.5",
+    "--settings clip norm clip_at 1": "--clipping.kind norm --clipping.limit 1.0",
+    "--settings slots [21,48] average 0.5": "--training.slots [21,48] --training.average 0.5",
+    "--settings curriculum_share 0.5": "--curriculum.share 0.5",
+    "--curriculum density [0.1,0.9]": '--curriculum.options {"blanks":0.05,"density":[0.1,0.9]}',
+    "--validation length 30 --settings validation_sequences 9 passing_bits 0.5": (
+        '--validation.sizes {"length":30} --validation.sequences 9 --validation.below-bits 0.5'
+    ),
+    "--settings attempts 3 patience 5000 hopeful_bits 2": (
+        "--restarts.attempts 3 --restarts.after 5000 --restarts.above-bits 2"
+    ),
+}
+
+
+@pytest.mark.parametrize("flags", FORMS)
+def test_a_flag_equals_its_path(flags):
+    recipe = ("--recipe", "paper" if flags == "--no-early-stop" else "tuned")  # the other one does not stop early
+    one, other = asked("copy", *recipe, *flags.split()), asked("copy", *recipe, *FORMS[flags].split())
+    assert one == other
+    assert one != asked("copy", *recipe)
+
+
+def test_seeds():
+    assert asked("copy").seeds == (0,)
+    assert asked("copy", "--seed", 7).seeds == (7,)
+    assert asked("copy", "--seed", 7, "--seeds", 3).seeds == (7, 8, 9)
+    assert asked("copy", "--seeds", 2).seeds == (0, 1)
+
+
+def test_the_old_name_of_a_recipe_works():
+    assert asked("copy", "--recipe", "sure") == asked("copy", "--recipe", "tuned") == asked("copy")
+    assert asked("copy", "--recipe", "paper") != asked("copy")
+
+
+def test_a_task_without_a_row_has_general_settings():
+    assert asked("parity").recipe == "general"
+    assert asked("parity", "--controller", "feedforward").model.options["controller"] == "feedforward"
+    assert asked("parity") == asked("tapehead.tasks.parity:Parity")
+    assert asked("tapehead.tasks.copy:Copy") == asked("copy")  # whose row it finds
+
+
+FILED = ["copy", *TINY, "--episodes", 120, "--seed", 3, "--optimiser.name", "adam", "--optimiser.beta1", 0.5]
+
+
+def test_a_written_file_trains_the_same(capsys):
+    assert tapehead("train", *FILED, "--write-config", "mine.toml") == 0
+    assert capsys.readouterr().out == "mine.toml\n"
+    assert not Path("runs").exists()
+    assert asked("mine.toml") == asked(*FILED)
+    assert asked("mine.toml").hash == asked(*FILED).hash
+    assert tapehead("train", *FILED) == 0
+    (folder,) = Path("runs").iterdir()
+    assert tapehead("train", "mine.toml") == 0
+    assert "This run is finished" in capsys.readouterr().err  # so it is the same folder
+    assert list(Path("runs").iterdir()) == [folder]
+
+
+def test_a_runs_configuration_repeats_it(trained, capsys):
+    result = json.loads((trained / "result.json").read_bytes())
+    for number, what in enumerate((trained / "config.json", trained)):
+        assert tapehead("train", what, "--out", f"again{number}") == 0
+        again = json.loads(Path(f"again{number}/result.json").read_bytes())
+        assert again["sha256"] == result["sha256"]
+        assert again["generalisation"] == result["generalisation"]
+
+
+def test_a_file_is_changed_one_by_one(trained):
+    other = asked(trained / "config.json", "--seed", 5, "--optimiser.name", "adam", "--curriculum", "density", "[0,1]")
+    before = read_config(trained)
+    assert other.seeds == (5,)
+    assert type(other.optimiser).__name__ == "Adam"
+    assert other.optimiser.learning_rate == before.optimiser.learning_rate
+    assert other.curriculum.options == {"blanks": 0.05, "density": (0.0, 1.0)}
+    assert other.task == before.task
+
+
+@pytest.mark.parametrize("flag", ["--model lstm", "--controller lstm", "--recipe paper"])
+def test_what_goes_with_a_task_does_not_go_with_a_file(trained, capsys, flag):
+    refused(capsys, ["train", trained / "config.json", *flag.split()], f"{flag.split()[0]} goes with a task's name")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task = ", "wrong.toml is not TOML (Invalid value"),
+        ("\x00", "wrong.toml is not TOML"),
+        ("[training]\nepisodes = 5", "wrong.toml has no task: give one"),
+        ("task = 'copy'", "task is 'copy', but it must be a table of names and values"),
+        ("[task]\nlength = 5", "task has no name: give one"),
+        ("[task]\nname = 5", "task has no name: give one"),
+        ("[task]\nname = 'copi'", "Did you mean 'copy'"),
+        ("[task]\nname = 'copy'\nlenght = 5", "unknown setting of task copy 'lenght'. Did you mean 'length'"),
+        ("[task]\nname = 'copy'\nlength = 0", "length is 0"),
+        ("[task]\nname = 'copy'\n[trainig]\nepisodes = 5", "Did you mean 'training'"),
+        ("[task]\nname = 'copy'\n[training]\nepisode = 5", "Did you mean 'episodes'"),
+        ("[task]\nname = 'copy'\n[training]\nepisodes = 'many'", "episodes is 'many'"),
+        ("[task]\nname = 'copy'\n[training]\nepisodes = 2026-01-01", "episodes is datetime.date(2026, 1, 1)"),
+        ("seeds = [1, 1]\n[task]\nname = 'copy'", "seeds are [1, 1]"),
+        ("seeds = 3\n[task]\nname = 'copy'", "seeds is 3, but it must be a list"),
+        ("[task]\nname = 'copy'\n[model]\nname = 'gru'", "unknown model 'gru'"),
+        ("[task]\nname = 'copy'\n[model]\nname = 3", "name is 3"),
+        ("[task]\nname = 'copy'\n[model]\nmemory_slot = 3", "Did you mean 'memory_slots'"),
+        ("[task]\nname = 'copy'\n[optimiser]\nname = 'adam'\ndecay = 0.5", "unknown setting of optimiser adam 'decay'"),
+        ("[task]\nname = 'copy'\n[optimiser]\nlearning_rate = nan", "learning_rate is nan"),
+        ("[task]\nname = 'copy'\n[place]\nbackend = 'fast'", "must be one of auto"),
+        ("[task]\nname = 'copy'\n[place]\ndevice = 'cdua'", "'cdua'"),
+        ("[task]\nname = 'copy'\n[validation]\nsizes = { items = 3 }", "unknown size of copy 'items'"),
+        ("[task]\nname = 'copy'\n[evaluation]\nsizes = [{ items = 3 }]", "unknown size of copy 'items'"),
+        ("[task]\nname = 'copy'\n[curriculum]\noptions = { items = 3 }", "'items'"),
+        ("[task]\nname = 'copy'\n[restarts]\nattempts = 3", "nothing says which seeds to restart"),
+        ("[task]\nname = 'copy'\n[training]\nslots = [5, 4]", "slots are (5, 4)"),
+        ("[task]\nname = 'copy'\n[training]\nslots = [5, 999]", "the tape has 128"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence(text, message, capsys):
+    Path("wrong.toml").write_text(text)
+    refused(capsys, ["train", "wrong.toml"], message)
+
+
+def test_a_file_that_is_no_text(capsys):
+    Path("wrong.toml").write_bytes(b"\xff\xfe")
+    refused(capsys, ["train", "wrong.toml"], "wrong.toml is not TOML")
+    Path("folder.toml").mkdir()
+    refused(capsys, ["train", "folder.toml"], "folder.toml cannot be read (Is a directory)")
+
+
+# --- other commands --------------------------------------------------------------------------------------------------
+
+
+def test_bench_times_an_experiment(capsys):
+    assert tapehead("train", "copy", *TINY, "--batch-size", 2, "--seeds", 3, "--write-config", "mine.toml") == 0
+    assert tapehead("bench", "--experiment", "mine.toml", "--rounds", 2, "--out", "results") == 0
+    (path,) = Path("results").iterdir()
+    assert path.name.endswith("-mine.json")
+    record = json.loads(path.read_text())
+    (row,) = record["rows"]
+    assert (row["system"], row["controller"], row["batch"], row["seeds"]) == ("ntm on copy, cpu", "lstm", 2, 3)
+    assert row["episodes_per_second"] == pytest.approx(6 / row["seconds"]["median"])
+    assert record["experiment"] == asked("mine.toml").to_plain()
+    out = capsys.readouterr().out
+    assert "ntm on copy, cpu" in out
+    assert "copy-ntm-lstm/tuned" in out
 
 
 def test_eval_scores_as_the_run_did(run, capsys):
@@ -402,6 +586,13 @@ def test_eval_scores_as_the_run_did(run, capsys):
     before = everything(run)
     assert tapehead("eval", run, "--episodes", 10, "--backend", "reference") == 0
     assert everything(run) == before
+
+
+def test_figures_draws_only_those_asked_for(run, capsys):
+    shutil.rmtree(run / "figures")
+    assert tapehead("figures", run, "--figure", "answers") == 0
+    assert {Path(line).name for line in capsys.readouterr().out.split()} == {"answers.svg", "answers.png"}
+    refused(capsys, ["figures", run, "--figure", "anwers"], "unknown figure 'anwers'. Did you mean 'answers'")
 
 
 def test_figures_draws(run, capsys):
