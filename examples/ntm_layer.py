@@ -19,10 +19,19 @@ TOKENS, STEPS = 12, 10
 class Recall(nn.Module):
     """Tokens [batch, time] -> logits [batch, tokens], from the state of the last step."""
 
-    def __init__(self, tokens: int = TOKENS, width: int = 16) -> None:
+    def __init__(self, tokens: int = TOKENS, width: int = 24) -> None:
         super().__init__()
         self.embedding = nn.Embedding(tokens, width)
-        self.ntm = tapehead.NTM(width, width, controller_size=64, memory_slots=16, memory_width=12, batch_first=True)
+        by_content = {"strength_bias": 2.0, "read_gate_bias": 1.0}  # for what is looked up: docs/recipes.md
+        self.ntm = tapehead.NTM(
+            *(width, width),
+            controller_size=64,
+            memory_slots=16,
+            key_activation="tanh",
+            add_activation="tanh",
+            batch_first=True,
+            **by_content,
+        )
         self.head = nn.Linear(width, tokens)
 
     def forward(self, tokens: Tensor) -> Tensor:
