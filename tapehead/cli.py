@@ -27,11 +27,10 @@ LEAST_COLUMNS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-    """Train machines. The same command again goes on where the last one stopped.
+    """Train machines. The same command again resumes where the last one stopped.
 
     Every value of an experiment can be given by its path: --training.batch-size 4, --model.memory-slots 64,
-    --task.width 6,
-    --optimiser.name adam, --schedule.final 0. Lists are JSON: --training.slots [21,48].
+    --task.width 6, --optimiser.name adam, --schedule.final 0. Lists are JSON: --training.slots [21,48].
     """
 
     what: Annotated[Positional[str], arg(metavar="TASK")]
@@ -98,7 +97,7 @@ class Eval:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Draw the pictures of a run: learning curve, answers, memory use."""
+    """Draw the figures of a run: learning curve, answers, memory use."""
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run's folder."""
@@ -123,7 +122,7 @@ class Tasks:
 
 @dataclasses.dataclass(frozen=True)
 class Doctor:
-    """Check this installation: versions, backends, folders, and a machine that must agree with the reference."""
+    """Check this installation: versions, backends, folders, and whether a small machine agrees with the reference."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +141,7 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True)
 class Confirm:
-    """Train a row on held-out seeds, score it beyond its training sizes, and keep the record."""
+    """Train a row on held-out seeds, score it beyond its training sizes, and write a record."""
 
     row: Annotated[Positional[str], arg(metavar="ROW")]
     """A row of the paper's tables: copy-ntm-lstm, ... (see tapehead presets); or an experiment's TOML file."""
@@ -161,7 +160,7 @@ class Confirm:
     device: str | None = None
     """cpu, or cuda for a GPU (default: cpu)."""
     work: Path = Path("runs")
-    """Where the run's folder is; the same command again goes on with it."""
+    """Where the run's folder is; the same command again resumes it."""
     out: Path = Path("docs/results")
     """Where the record and the table of all records go."""
     zoo: FlagCreatePairsOff[bool] = False
@@ -170,12 +169,12 @@ class Confirm:
 
 @dataclasses.dataclass(frozen=True)
 class List:
-    """List the machines, each with the cost that speaks for it."""
+    """List the machines, each with its cost at the headline size."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Show:
-    """Show a machine's card: what it is, how it was trained and chosen, what it promises."""
+    """Show a machine's card: what it is, how it was trained and chosen, its scores."""
 
     name: Annotated[Positional[str], arg(metavar="NAME")]
     """A machine of the zoo."""
@@ -203,7 +202,7 @@ class Add:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshots:
-    """Train a machine of the zoo again, where it was made, and keep its weights on the way."""
+    """Train a machine of the zoo again, on the device that made it, and save its weights during training."""
 
     name: Annotated[Positional[str], arg(metavar="NAME")]
     """A machine of the zoo."""
@@ -219,7 +218,7 @@ Action: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for
 
 @dataclasses.dataclass(frozen=True)
 class Zoo:
-    """Trained machines that come with the package: list them, look at one, take it with you."""
+    """Trained machines that come with the package: list them, show one, copy it."""
 
     action: OmitSubcommandPrefixes[Action]
     """What to do."""
