@@ -24,6 +24,13 @@ DESCRIPTION = "Neural Turing Machines: train them, measure them, look at them. S
 LEAST_COLUMNS = 20
 """Of the terminal that help is laid out for; in fewer than ten the parser never ends."""
 
+# Options whose default is decided later: their help says which, so the parser does not add "None".
+Name = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
+Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+Real = Annotated[float | None, arg(metavar="X", help_behavior_hint="")]
+File = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
+Pairs = Annotated[dict[str, str], arg(metavar="NAME VALUE ...", help_behavior_hint="")]
+
 
 @dataclasses.dataclass(frozen=True)
 class Train:
@@ -34,46 +41,46 @@ class Train:
     """
 
     what: Annotated[Positional[str], arg(metavar="TASK")]
-    """A task by name (see tapehead tasks) or as module:Class; an experiment's TOML file; or a run's config.json."""
-    model: str | None = None
+    """A task by name (see tapehead tasks) or as module:Class; an experiment's TOML file; or a run's folder."""
+    model: Name = None
     """A model by name (ntm, lstm) or as module:Class (default: ntm)."""
-    controller: str | None = None
+    controller: Name = None
     """The Neural Turing Machine's controller: lstm or feedforward (default: lstm)."""
-    recipe: Literal["tuned", "paper", "sure"] | None = None
+    recipe: Annotated[Literal["tuned", "paper", "sure"] | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """tuned: the best settings that we know (the default; sure is its old name); paper: the paper's own."""
-    seed: int | None = None
+    seed: Number = None
     """The seed (default: 0); with --seeds, the first of them."""
-    seeds: int | None = None
+    seeds: Number = None
     """How many machines to train side by side, with seeds SEED, SEED + 1, ... (default: 1)"""
-    episodes: int | None = None
+    episodes: Number = None
     """Training sequences of each machine, in one attempt (default: the recipe's)."""
     early_stop: FlagCreatePairsOff[bool] = False
     """Stop a machine once it is solved, whatever its recipe does."""
     no_early_stop: FlagCreatePairsOff[bool] = False
     """Train every machine to the last episode, whatever its recipe does."""
-    learning_rate: float | None = None
-    """Default: the recipe's."""
-    batch_size: int | None = None
+    learning_rate: Real = None
+    """The learning rate, before the schedule (default: the recipe's)."""
+    batch_size: Number = None
     """Sequences of one update (default: the recipe's)."""
-    out: Path | None = None
+    out: File = None
     """The run's folder (default: a name made from the settings, under runs/)."""
-    write_config: Path | None = None
+    write_config: File = None
     """Write the experiment to this TOML file, and train nothing."""
-    backend: str | None = None
+    backend: Name = None
     """auto, reference, cpu or gpu (default: auto)."""
-    device: str | None = None
+    device: Name = None
     """cpu, or cuda for a GPU (default: cpu)."""
-    task_options: dict[str, str] = dataclasses.field(default_factory=dict)
+    task_options: Pairs = dataclasses.field(default_factory=dict)
     """Options of the task, as NAME VALUE pairs: --task-options width 6."""
-    curriculum: dict[str, str] = dataclasses.field(default_factory=dict)
+    curriculum: Pairs = dataclasses.field(default_factory=dict)
     """Options of the task in training alone, not in scores, as NAME VALUE pairs: --curriculum blanks 0.05. For the
     first half of training only: --curriculum.share 0.5."""
-    validation: dict[str, str] = dataclasses.field(default_factory=dict)
+    validation: Pairs = dataclasses.field(default_factory=dict)
     """Sizes of the task at which the best weights are chosen, as NAME VALUE pairs: --validation items 12. Restart seeds
     that do not pass: --restarts.attempts 3 --validation.below-bits 0.01 --validation.sequences 200."""
-    model_options: dict[str, str] = dataclasses.field(default_factory=dict)
+    model_options: Pairs = dataclasses.field(default_factory=dict)
     """Options of the model, as NAME VALUE pairs: --model-options memory_slots 64."""
-    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+    settings: Pairs = dataclasses.field(default_factory=dict)
     """Other settings under their short names, as NAME VALUE pairs: --settings optimiser adam schedule cosine clip norm
     clip_at 1 slots [21,48] average 0.998 final_rate 0.05. Restart seeds that are above 2 bits after 5,000 sequences:
     attempts 3 patience 5000 hopeful_bits 2."""
@@ -151,13 +158,13 @@ class Confirm:
     """The first seed."""
     seeds: int = 20
     """How many machines to train side by side."""
-    episodes: int | None = None
+    episodes: Number = None
     """Training sequences of each machine (default: the recipe's)."""
-    sequences: int | None = None
+    sequences: Number = None
     """Sequences to score at each point (default: 200, for ngrams 1,000; on the longest tape never more than 20)."""
-    backend: str | None = None
+    backend: Name = None
     """auto, reference, cpu or gpu (default: auto)."""
-    device: str | None = None
+    device: Name = None
     """cpu, or cuda for a GPU (default: cpu)."""
     work: Path = Path("runs")
     """Where the run's folder is; the same command again resumes it."""
