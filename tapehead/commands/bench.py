@@ -117,7 +117,7 @@ def _table(rows: list[Row], title: str) -> Table:
 def _keep(
     record: dict[str, Any], curves: dict[str, list[growing.Point]], fast: str, out: Path, name: str
 ) -> list[Path]:
-    """Leave the figures in a dated file, and the growth as a picture beside it."""
+    """Write the numbers to a dated file, and the growth as a figure beside it."""
     path = out / f"{name}.json"
     with files.writing(out):
         files.replace(path, (json.dumps(record, indent=1) + "\n").encode())

@@ -1,4 +1,4 @@
-"""`tapehead confirm`: train a row on held-out seeds, score it on held-out sequences, and keep the record."""
+"""`tapehead confirm`: train a row on held-out seeds, score it on held-out sequences, and write a record."""
 
 import dataclasses
 from pathlib import Path

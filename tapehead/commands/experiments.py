@@ -184,7 +184,7 @@ def _task_values(flag: str, fields: dict[str, Any], texts: Mapping[str, str]) ->
 
 
 def default_folder(experiment: Experiment, work: Path = Path("runs")) -> Path:
-    """The same settings, the same folder: that is how the same command resumes."""
+    """The same settings give the same folder, so that the same command resumes."""
     label = experiment.recipe if experiment.recipe not in ("general", "custom") else experiment.task.name
     name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in label)
     return work / f"{name}-{experiment.hash[:8]}"
