@@ -120,6 +120,10 @@ class ScanSpec:
 
     def to_json(self) -> str:
         """The form in which a specification travels through `torch.library` operators, which take strings only."""
+        return self._json
+
+    @functools.cached_property
+    def _json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
@@ -304,8 +308,12 @@ class FusedBackend(Protocol):
         slots: Tensor,
         state: ScanState,
         keep: bool,
+        clear: bool = False,
     ) -> tuple[Tensor, ScanState, Tensor]:
-        """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`)."""
+        """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`).
+
+        clear: zero the parts of that tensor that nothing writes, so that it is the same every time.
+        """
 
     def backward(
         self,
@@ -317,9 +325,14 @@ class FusedBackend(Protocol):
         state: ScanState,
         kept: Tensor,
         d_outputs: Tensor,
-        d_final: ScanState,
-    ) -> tuple[Tensor, Tensor, ScanState]:
-        """Gradients of parameters, inputs and initial state. May be called again with the same `kept`."""
+        d_final: ScanState | None,
+        inputs_gradient: bool = True,
+        state_gradient: bool = True,
+    ) -> tuple[Tensor, Tensor | None, ScanState | None]:
+        """Gradients of parameters and, where asked for, of inputs and initial state; `d_final` None stands for zeros.
+
+        May be called again with the same `kept`.
+        """
 
     def trace(
         self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
