@@ -1,5 +1,6 @@
 """`RMSpropGraves` as a `torch.optim.Optimizer`, for models of your own; on the update kernel that runs have, too."""
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -168,7 +169,7 @@ class JointState:
         self._state.parameters = _gathered(self._parameters) if weights is None else weights
         gradient = in_one_piece(gradients)
         gradient = _gathered(gradients) if gradient is None else gradient
-        rule = UpdateRule(GRAVES, "none") if clip is None else UpdateRule(GRAVES, "elementwise", clip)
+        rule = _rule(clip)
         skipped = self._update(rule, self._state, gradient, self._costs, self._rates, self._squares)
         if skipped.device.type == "cpu" and bool(skipped):
             return False
@@ -177,6 +178,11 @@ class JointState:
             for parameter, part in zip(self._parameters, parts, strict=True):
                 parameter.copy_(part.view(parameter.shape))
         return True
+
+
+@functools.lru_cache(maxsize=8)
+def _rule(clip: float | None) -> UpdateRule:
+    return UpdateRule(GRAVES, "none") if clip is None else UpdateRule(GRAVES, "elementwise", clip)
 
 
 def _gathered(tensors: list[Tensor]) -> Tensor:

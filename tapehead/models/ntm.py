@@ -4,7 +4,6 @@ Both hold the same parameters under the same names, so a checkpoint of one loads
 """
 
 import dataclasses
-import functools
 from typing import Any, Self, get_type_hints
 
 import torch
@@ -148,9 +147,10 @@ class Machine(nn.Module):
 def _alike(parameters: list[Tensor]) -> bool:
     """Whether parameters are plain tensors of one type on one device."""
     dtype, device = parameters[0].dtype, parameters[0].device
-    return device.type in ("cpu", "cuda") and all(
-        is_plain(one) and one.dtype == dtype and one.device == device for one in parameters
-    )
+    for parameter in parameters:
+        if not is_plain(parameter) or parameter.dtype != dtype or parameter.device != device:
+            return False
+    return device.type in ("cpu", "cuda")
 
 
 def _capturing(device: torch.device) -> bool:
@@ -311,16 +311,16 @@ class NTM(Machine, SequenceModel):
         None where it needs the operator, or the reference: `_run` then does it, and refuses what does not fit.
         """
         parameters = self._registered()
-        if parameters is None or not _alike(parameters):
-            return None
-        if not is_plain(x) or x.layout != torch.strided or x.device != parameters[0].device:
-            return None
-        backend = self.backend_in_use()
-        if backend == "reference" or dispatch.operator_needed():
+        if parameters is None or not _alike(parameters) or not is_plain(x) or x.layout != torch.strided:
             return None
         dtype, device = parameters[0].dtype, parameters[0].device
-        shapes = self._spec.parameter_shapes.values()
-        if not all(one.shape == shape for one, shape in zip(parameters, shapes, strict=True)):
+        if x.device != device or dispatch.operator_needed():
+            return None
+        for parameter, shape in zip(parameters, self._spec.parameter_shapes.values(), strict=True):
+            if parameter.shape != shape:
+                return None
+        backend = self.backend_in_use()
+        if backend == "reference":
             return None
         joined = in_one_piece(parameters)
         steps, batch, _ = x.shape
@@ -416,16 +416,18 @@ class NTM(Machine, SequenceModel):
     ) -> tuple[ScanState, Tensor]:
         """The initial state of S x B sequences, and the slots that each may use."""
         seeds, _, batch, _ = inputs.shape
-        start = functools.partial(
-            initial_state, self.config, shape=(seeds, batch), device=inputs.device, dtype=inputs.dtype
-        )
+
+        def start(slots: Tensor | None) -> ScanState:
+            given = (self.config, learned, (seeds, batch), slots)
+            return initial_state(*given, device=inputs.device, dtype=inputs.dtype)
+
         if learned or not (slots is None or self.config.initial_weightings == "first"):
-            return start(learned, slots=slots), self._full_slots(seeds, batch, inputs) if slots is None else slots
+            return start(slots), self._full_slots(seeds, batch, inputs) if slots is None else slots
         key = (seeds, batch, inputs.device, inputs.dtype)
         made = self._constant_starts.pop(key, None)
         if made is None:
             with torch.inference_mode(False):
-                made = start({}, slots=None), self._full_slots(seeds, batch, inputs)
+                made = start(None), self._full_slots(seeds, batch, inputs)
             if _capturing(inputs.device):
                 return made[0], made[1] if slots is None else slots
         # worth keeping: it is the same every update

@@ -109,6 +109,15 @@ class ScanSpec:
     def parameter_count(self) -> int:
         return sum(math.prod(shape) for shape in self.parameter_shapes.values())
 
+    @functools.cached_property
+    def parameter_places(self) -> list[tuple[tuple[int, ...], tuple[int, ...], int]]:
+        """Shape, strides and offset of each parameter in the flat vector."""
+        places, offset = [], 0
+        for shape in self.parameter_shapes.values():
+            places.append((shape, tuple(math.prod(shape[k + 1 :]) for k in range(len(shape))), offset))
+            offset += math.prod(shape)
+        return places
+
     def split_parameters(self, flat: Tensor) -> dict[str, Tensor]:
         """Named views of flat parameters [..., P]."""
         sizes = [math.prod(shape) for shape in self.parameter_shapes.values()]

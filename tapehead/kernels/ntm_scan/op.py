@@ -103,14 +103,13 @@ def _with_seed(parts: Sequence[Tensor]) -> ScanState:
 def _forward_one(
     call: Call, parameters: Sequence[Tensor], inputs: Tensor, parts: Sequence[Tensor], keep: bool
 ) -> tuple[Tensor, list[Tensor], Tensor]:
-    with torch.no_grad():
-        flat = _gathered(parameters) if call.flat is None else call.flat
-        state = call.start or _with_seed(parts)
-        outputs, final, kept = call.backend.forward(
-            call.spec, flat, inputs.unsqueeze(0), call.lengths, call.slots, state, keep
-        )
-        # In place, because autograd lets nobody change a view that a function made.
-        return outputs.squeeze_(0), [part.squeeze_(0) for part in final], kept
+    flat = _gathered(parameters) if call.flat is None else call.flat
+    state = call.start or _with_seed(parts)
+    outputs, final, kept = call.backend.forward(
+        call.spec, flat, inputs.unsqueeze(0), call.lengths, call.slots, state, keep
+    )
+    # In place, because autograd lets nobody change a view that a function made.
+    return outputs.squeeze_(0), [part.squeeze_(0) for part in final], kept
 
 
 class _Direct(torch.autograd.Function):
@@ -165,7 +164,7 @@ class _Direct(torch.autograd.Function):
                 state_gradient=any(wanted[3 + ctx.count :]),
             )
         # Views of one tensor: an optimiser can take the gradients as the flat tensor that they are.
-        d_parameters = torch._utils._unflatten_dense_tensors(d_flat[0], parameters)
+        d_parameters = [d_flat.as_strided(*place) for place in call.spec.parameter_places]
         d_state = [None] * len(parts) if d_start is None else [d.squeeze(0) for d in d_start[: len(parts)]]
         return (None, None, d_inputs.squeeze(0) if wanted[2] else None, *d_parameters, *d_state)
 
