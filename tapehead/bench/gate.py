@@ -156,6 +156,8 @@ def _fused(
     d_outputs = _weights(outputs).float().to(device)
     d_final = ScanState(*(_weights(part).float().to(device) for part in final))
     d_p, d_x, d_start = kernel.backward(spec, p, x, lengths, slots, start, kept, d_outputs, d_final)
+    assert d_x is not None
+    assert d_start is not None
     names = ["outputs", *_names("final"), "gradient of parameters", "gradient of inputs", *_names("gradient of")]
     found = dict(zip(names, (outputs, *final, d_p, d_x, *d_start), strict=True))
     mask = answers[1].float().to(device)

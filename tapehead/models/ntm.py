@@ -4,7 +4,6 @@ Both hold the same parameters under the same names, so a checkpoint of one loads
 """
 
 import dataclasses
-import functools
 import math
 from typing import Any, Self, get_type_hints
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from tapehead import checks
 from tapehead.kernels import dispatch
+from tapehead.kernels.memory import in_one_piece
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import (
     CONTROLLER_PREFIX,
@@ -21,6 +21,7 @@ from tapehead.kernels.ntm_scan.contract import (
     check_state,
     controller_name,
     half_precision,
+    is_plain,
     tree_map,
 )
 from tapehead.losses import BINARY, Loss
@@ -30,6 +31,9 @@ from tapehead.models.sequence import DECIDED, SequenceModel, as_counts, named_st
 
 MOST_STARTS = 4
 """Numbers of seeds and sequences for which a model keeps the start ready: a population, and groups of it."""
+
+MOST_COUNTS = 64
+"""Constant lengths and slots that a model keeps ready."""
 
 NTMState = ScanState
 
@@ -50,7 +54,9 @@ class Machine(nn.Module):
                 self.add_module(part, nn.Module())
             getattr(self, part).register_parameter(leaf, nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
         self._learned_start = tuple(initial_shapes(config))
+        self._places = tuple(name.split(".") for name in self._spec.parameter_shapes)
         self.reset_parameters()
+        self._join_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Weights uniform in +- 1 / sqrt(fan-in), biases zero but for those that the config sets."""
@@ -95,6 +101,45 @@ class Machine(nn.Module):
         weight = self._value("output.weight")
         return initial_state(self.config, learned, (1, batch_size), slots, device=weight.device, dtype=weight.dtype)
 
+    def _join_parameters(self) -> None:
+        """Make the parameters neighbours in memory, in the order of the scan's flat vector.
+
+        As `nn.LSTM.flatten_parameters` does: they stay separate parameters, but a scan need not gather them, and an
+        optimiser can update them together. Whoever moves them (`functional_call`, an assigned `.data`) loses that and
+        nothing else.
+        """
+        parameters = self._registered()
+        if parameters is None or not _alike(parameters) or in_one_piece(parameters) is not None:
+            return
+        if any(parameter.is_inference() for parameter in parameters):
+            return
+        if parameters[0].device.type == "cpu" and any(parameter.is_shared() for parameter in parameters):
+            return  # other processes work on them where they are
+        joined = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+        parts = joined.split([parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.data = part.view(parameter.shape)
+
+    def _registered(self) -> list[Tensor] | None:
+        """The tensors in the places of the scan's parameters; None if one is missing, as under a parametrisation."""
+        found: list[Tensor] = []
+        for part, leaf in self._places:
+            module = self._modules[part]
+            value = None if module is None else module._parameters.get(leaf)
+            if value is None:
+                return None
+            found.append(value)
+        return found
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._join_parameters()
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._join_parameters()
+
     def _value(self, name: str) -> Tensor:
         """A parameter by name; under `functional_call` it is a plain tensor, which `get_parameter` would refuse."""
         part, _, leaf = name.partition(".")
@@ -109,6 +154,20 @@ class Machine(nn.Module):
             if getattr(self.config, field.name) != field.default
         }
         return ", ".join(f"{name}={value!r}" for name, value in changed.items())
+
+
+def _alike(parameters: list[Tensor]) -> bool:
+    """Whether parameters are plain tensors of one type on one device."""
+    dtype, device = parameters[0].dtype, parameters[0].device
+    for parameter in parameters:
+        if not is_plain(parameter) or parameter.dtype != dtype or parameter.device != device:
+            return False
+    return device.type in ("cpu", "cuda")
+
+
+def _capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured: what is made now gets its values when the graph runs."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 class NTMCell(Machine):
@@ -181,6 +240,7 @@ class NTM(Machine, SequenceModel):
         super().__init__(config, device, dtype)
         self.batch_first = checks.flag("batch_first", batch_first)
         self._constant_starts: dict[tuple[Any, ...], tuple[ScanState, Tensor]] = {}
+        self._constant_counts: dict[tuple[int, int, torch.device], Tensor] = {}
         self.choose_backend(backend)
 
     def choose_backend(self, backend: str) -> None:
@@ -231,6 +291,10 @@ class NTM(Machine, SequenceModel):
     def _run(
         self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
     ) -> tuple[Tensor, NTMState, Trace | None]:
+        if not return_trace:
+            done = self._run_directly(x, state, lengths, slots)
+            if done is not None:
+                return (*done, None)
         steps, batch, _ = x.shape
         x = x.to(self._value("output.weight").dtype).unsqueeze(0)
         if lengths is None:
@@ -255,6 +319,60 @@ class NTM(Machine, SequenceModel):
         if not return_trace or torch.is_grad_enabled():  # a trace carries no gradient, but y and the state do
             y, final = dispatch.scan(backend, *given)
         return y.squeeze(0), ScanState(*(part.squeeze(0) for part in final)), trace
+
+    def _run_directly(
+        self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None
+    ) -> tuple[Tensor, NTMState] | None:
+        """The scan without torch's operator around it, which costs more than a short scan on the host.
+
+        None where it needs the operator, or the reference: `_run` then does it, and refuses what does not fit.
+        """
+        parameters = self._registered()
+        if parameters is None or not _alike(parameters) or not is_plain(x) or x.layout != torch.strided:
+            return None
+        dtype, device = parameters[0].dtype, parameters[0].device
+        if x.device != device or dispatch.operator_needed():
+            return None
+        for parameter, shape in zip(parameters, self._spec.parameter_shapes.values(), strict=True):
+            if parameter.shape != shape:
+                return None
+        backend = self.backend_in_use()
+        if backend == "reference":
+            return None
+        joined = in_one_piece(parameters)
+        steps, batch, _ = x.shape
+        x = x if x.dtype == dtype else x.to(dtype)
+        tape, start = self.config.memory_slots, None
+        if state is not None:
+            check_state(self._spec, state, (batch,), dtype, device)
+            if not all(map(is_plain, state)):
+                return None
+            tape = state.memory.shape[-2]
+        used = None
+        if slots is not None:
+            used = as_counts("slots", slots, batch, tape, f"the tape's {tape}", device).unsqueeze(0)
+        if state is None:
+            learned = {name: self._value(name).unsqueeze(0) for name in self._learned_start}
+            start, used = self._population_start(learned, x.unsqueeze(0), used)
+            if learned:
+                state, start = ScanState(*(part.squeeze(0) for part in start)), None
+        elif used is None:
+            used = self._constant(tape, batch, device)
+        given = self._constant(steps, batch, device) if lengths is None else lengths.unsqueeze(0)
+        return dispatch.scan_directly(backend, self._spec, joined, given, used, start, parameters, x, state)
+
+    def _constant(self, count: int, batch: int, device: torch.device) -> Tensor:
+        """[1, B] times a number, kept: it is the same in every call."""
+        key = (count, batch, device)
+        found = self._constant_counts.get(key)
+        if found is None:
+            with torch.inference_mode(False):
+                found = torch.full((1, batch), count, device=device)
+            if len(self._constant_counts) >= MOST_COUNTS:
+                self._constant_counts.clear()
+            if not _capturing(device):
+                self._constant_counts[key] = found
+        return found
 
     def _as_state(self, state: Any) -> NTMState:
         named: NTMState = named_state(ScanState, state)
@@ -315,14 +433,21 @@ class NTM(Machine, SequenceModel):
     ) -> tuple[ScanState, Tensor]:
         """The initial state of S x B sequences, and the slots that each may use."""
         seeds, _, batch, _ = inputs.shape
-        start = functools.partial(
-            initial_state, self.config, shape=(seeds, batch), device=inputs.device, dtype=inputs.dtype
-        )
+
+        def start(slots: Tensor | None) -> ScanState:
+            given = (self.config, learned, (seeds, batch), slots)
+            return initial_state(*given, device=inputs.device, dtype=inputs.dtype)
+
         if learned or not (slots is None or self.config.initial_weightings == "first"):
-            return start(learned, slots=slots), self._full_slots(seeds, batch, inputs) if slots is None else slots
+            return start(slots), self._full_slots(seeds, batch, inputs) if slots is None else slots
         key = (seeds, batch, inputs.device, inputs.dtype)
+        made = self._constant_starts.pop(key, None)
+        if made is None:
+            with torch.inference_mode(False):
+                made = start(None), self._full_slots(seeds, batch, inputs)
+            if _capturing(inputs.device):
+                return made[0], made[1] if slots is None else slots
         # worth keeping: it is the same every update
-        made = self._constant_starts.pop(key, None) or (start({}, slots=None), self._full_slots(seeds, batch, inputs))
         self._constant_starts[key] = made  # the last used is the last to go
         if len(self._constant_starts) > MOST_STARTS:
             del self._constant_starts[next(iter(self._constant_starts))]

@@ -107,6 +107,15 @@ class ScanSpec:
     def parameter_count(self) -> int:
         return sum(math.prod(shape) for shape in self.parameter_shapes.values())
 
+    @functools.cached_property
+    def parameter_places(self) -> list[tuple[tuple[int, ...], tuple[int, ...], int]]:
+        """Shape, strides and offset of each parameter in the flat vector."""
+        places, offset = [], 0
+        for shape in self.parameter_shapes.values():
+            places.append((shape, tuple(math.prod(shape[k + 1 :]) for k in range(len(shape))), offset))
+            offset += math.prod(shape)
+        return places
+
     def split_parameters(self, flat: Tensor) -> dict[str, Tensor]:
         """Named views of flat parameters [..., P]."""
         sizes = [math.prod(shape) for shape in self.parameter_shapes.values()]
@@ -118,6 +127,10 @@ class ScanSpec:
 
     def to_json(self) -> str:
         """The form in which a specification travels through `torch.library` operators, which take strings only."""
+        return self._json
+
+    @functools.cached_property
+    def _json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
@@ -308,12 +321,19 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch
     raise ValueError(f"{name} has layout {tensor.layout}, but the scan takes dense tensors: use to_dense().")
 
 
+FEW = 256
+
+
 def check_counts(lengths: Tensor, slots: Tensor, steps: int, tape: int) -> None:
     """Refuse numbers of steps and slots that a sequence of so many steps on such a tape cannot have."""
     for name, counts, least, most in (("lengths", lengths, 0, steps), ("slots", slots, 1, tape)):
         if counts.numel() == 0 or is_vmapped(counts):  # values inside vmap cannot be looked at
             continue
-        low, high = (int(bound) for bound in torch.aminmax(counts))
+        if counts.is_cpu and counts.numel() <= FEW:  # of a few numbers Python finds the least faster than torch
+            values = counts.flatten().tolist()
+            low, high = min(values), max(values)
+        else:
+            low, high = torch.stack(torch.aminmax(counts)).tolist()
         if low < least or high > most:
             wrong = low if low < least else high
             raise ValueError(f"{name} holds {wrong}, but must lie between {least} and {most}.")
@@ -375,8 +395,12 @@ class FusedBackend(Protocol):
         slots: Tensor,
         state: ScanState,
         keep: bool,
+        clear: bool = False,
     ) -> tuple[Tensor, ScanState, Tensor]:
-        """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`)."""
+        """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`).
+
+        clear: zero the parts of that tensor that nothing writes, so that it is the same every time.
+        """
 
     def backward(
         self,
@@ -388,9 +412,14 @@ class FusedBackend(Protocol):
         state: ScanState,
         kept: Tensor,
         d_outputs: Tensor,
-        d_final: ScanState,
-    ) -> tuple[Tensor, Tensor, ScanState]:
-        """Gradients of parameters, inputs and initial state. May be called again with the same `kept`."""
+        d_final: ScanState | None,
+        inputs_gradient: bool = True,
+        state_gradient: bool = True,
+    ) -> tuple[Tensor, Tensor | None, ScanState | None]:
+        """Gradients of parameters and, where asked for, of inputs and initial state; `d_final` None stands for zeros.
+
+        May be called again with the same `kept`.
+        """
 
     def trace(
         self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState

@@ -164,10 +164,12 @@ class _Call:
         shared = self.plan.shared_bytes(backward)
         self.launch(f"ntm_{word}", (blocks,), self.plan.threads, shared, urgent=True)
 
-    def forward(self, keep: bool) -> Tensor:
+    def forward(self, keep: bool, clear: bool = False) -> Tensor:
         """Runs the scan; returns what it kept: [S, B, ...]."""
         size = self.plan.kept_size(self.steps) if keep else self.plan.rows_size(self.steps)
         kept = self.empty(self.seeds, self.batch, size)
+        if clear:
+            kept.zero_()
         self.arguments.keep, self.arguments.kept_size = int(keep), size
         self.set(kept=kept)
         self.scan(backward=False)
@@ -202,13 +204,20 @@ class _Call:
 
 
 def forward(
-    spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState, keep: bool
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    keep: bool,
+    clear: bool = False,
 ) -> tuple[Tensor, ScanState, Tensor]:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
     outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
     call.set(outputs=outputs)
     final = call.empty_state("final", state)
-    kept = call.forward(keep)
+    kept = call.forward(keep, clear)
     call.outputs()
     return outputs, final, kept if keep else kept.new_empty(0)
 
@@ -222,17 +231,23 @@ def backward(
     state: ScanState,
     kept: Tensor,
     d_outputs: Tensor,
-    d_final: ScanState,
-) -> tuple[Tensor, Tensor, ScanState]:
+    d_final: ScanState | None,
+    inputs_gradient: bool = True,
+    state_gradient: bool = True,
+) -> tuple[Tensor, Tensor | None, ScanState | None]:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
-    d_inputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
-    call.set(d_outputs=d_outputs, d_inputs=d_inputs)
-    call.set_state("final", d_final)
-    d_initial = call.empty_state("d_initial", state)
+    call.set(d_outputs=d_outputs)
+    if d_final is not None:  # a null pointer stands for zeros
+        call.set_state("final", d_final)
+    d_initial = call.empty_state("d_initial", state) if state_gradient else None
     call.set_backward(kept)
     call.outputs()
     gradient, _ = call.backward()
-    call.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0)
+    d_inputs = None
+    if inputs_gradient:
+        d_inputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
+        call.set(d_inputs=d_inputs)
+        call.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0)
     return gradient, d_inputs, d_initial
 
 

@@ -70,7 +70,8 @@ struct Step {
 // written out, because the compiler's choice may differ between two places of this text, and a seed's place among others
 // decides by which of them it goes.
 __device__ __forceinline__ void apply(const Step& s, float g, float& w, float& first, float& second, float& third, float& average) {
-  g = fminf(fmaxf(__fmul_rn(g, s.scale), -s.limit), s.limit);
+  g = __fmul_rn(g, s.scale);
+  if (g == g) g = fminf(fmaxf(g, -s.limit), s.limit);  // they would make a number of a NaN that nobody looked for
   if (s.adam) {
     first = __fmaf_rn(s.x, first, __fmul_rn(1.0f - s.x, g));
     second = __fmaf_rn(s.y, second, __fmul_rn(__fmul_rn(1.0f - s.y, g), g));

@@ -70,7 +70,7 @@ def _dense(tensor: Tensor) -> Tensor:
 
 
 def _whole(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.int64).contiguous()
+    return _dense(tensor if tensor.dtype == torch.int64 else tensor.to(torch.int64))
 
 
 def _execute(plan: Plan, sizes: Array, table: dict[int, Tensor], clip: float | None, dtype: torch.dtype) -> None:
@@ -105,7 +105,14 @@ def _with_state(table: dict[int, Tensor], first: int, state: ScanState) -> dict[
 
 
 def _forward(
-    spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState, mode: str
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    mode: str,
+    clear: bool = False,
 ) -> tuple[Tensor, ScanState, Tensor, Plan]:
     seeds, steps, batch = inputs.shape[:3]
     tape, dtype = state.memory.shape[-2], parameters.dtype
@@ -115,8 +122,8 @@ def _forward(
     outputs = buffers.empty((seeds, steps, batch, spec.output_size), dtype)
     final = ScanState(*(buffers.empty(tuple(part.shape), dtype) for part in state))
     kept = buffers.empty((seeds, batch, plan.record) if plan.keep else (0,), dtype)
-    if not buffers.POISON:
-        kept.zero_()  # some of it is never written; an operator's results must be the same every time
+    if clear and not buffers.POISON:
+        kept.zero_()  # some of it is never written
     table = {PARAMETERS: _dense(parameters), INPUTS: _dense(inputs), LENGTHS: lengths, SLOTS: slots}
     table.update({OUTPUTS: outputs, KEPT: kept})
     _with_state(table, STATE, ScanState(*map(_dense, state)))
@@ -125,11 +132,18 @@ def _forward(
 
 
 def forward(
-    spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState, keep: bool
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    keep: bool,
+    clear: bool = False,
 ) -> tuple[Tensor, ScanState, Tensor]:
     """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`)."""
     mode = "keep" if keep else "forward"
-    return _forward(spec, parameters, inputs, lengths, slots, state, mode)[:3]
+    return _forward(spec, parameters, inputs, lengths, slots, state, mode, clear)[:3]
 
 
 def backward(
@@ -141,20 +155,34 @@ def backward(
     state: ScanState,
     kept: Tensor,
     d_outputs: Tensor,
-    d_final: ScanState,
-) -> tuple[Tensor, Tensor, ScanState]:
+    d_final: ScanState | None,
+    inputs_gradient: bool = True,
+    state_gradient: bool = True,
+) -> tuple[Tensor, Tensor | None, ScanState | None]:
     """Gradients of parameters, inputs and initial state. May be called again with the same `kept`."""
     seeds, steps, batch = inputs.shape[:3]
     dtype = parameters.dtype
     plan, sizes = make_plan(spec, seeds, steps, batch, state.memory.shape[-2], "backward")
     d_parameters = buffers.empty((seeds, plan.groups, plan.P), dtype)
-    d_inputs = buffers.empty(tuple(inputs.shape), dtype)
-    d_state = ScanState(*(buffers.empty(tuple(part.shape), dtype) for part in state))
+    d_inputs = buffers.empty(tuple(inputs.shape), dtype)  # the kernel writes them always
     table = {PARAMETERS: _dense(parameters), LENGTHS: _whole(lengths), SLOTS: _whole(slots), KEPT: _dense(kept)}
     table.update({D_OUTPUTS: _dense(d_outputs), D_PARAMETERS: d_parameters, D_INPUTS: d_inputs})
-    _with_state(table, D_FINAL, ScanState(*map(_dense, d_final)))
-    _execute(plan, sizes, _with_state(table, D_STATE, d_state), spec.interface_clip, dtype)
-    return _add_groups(d_parameters), d_inputs, d_state
+    if d_final is None:  # the kernel only reads them, so one piece of zeros will do for all
+        zeros = _zeros(max(part.numel() for part in state), dtype)
+        _with_state(table, D_FINAL, ScanState(*(zeros for _ in state)))
+    else:
+        _with_state(table, D_FINAL, ScanState(*map(_dense, d_final)))
+    d_state = None
+    if state_gradient:
+        d_state = ScanState(*(buffers.empty(tuple(part.shape), dtype) for part in state))
+        _with_state(table, D_STATE, d_state)
+    _execute(plan, sizes, table, spec.interface_clip, dtype)
+    return _add_groups(d_parameters), d_inputs if inputs_gradient else None, d_state
+
+
+@functools.lru_cache(maxsize=4)
+def _zeros(size: int, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(size, dtype=dtype)
 
 
 def _add_groups(d_parameters: Tensor) -> Tensor:
