@@ -39,7 +39,7 @@ class Train:
     model: str | None = None
     """A model by name (ntm, lstm) or as module:Class (default: ntm)."""
     controller: str | None = None
-    """The Neural Turing Machine's controller: lstm or feedforward (default: lstm)."""
+    """The Neural Turing Machine's controller: lstm, feedforward, or module:Class (default: lstm)."""
     recipe: Literal["tuned", "paper", "sure"] | None = None
     """tuned: the best settings that we know (the default; sure is its old name); paper: the paper's own."""
     seed: int | None = None
