@@ -61,7 +61,7 @@ def source(plan: Plan) -> str:
 
 
 def identity(dtype: torch.dtype, device: torch.device) -> str:
-    """A word for the compiled code, known before it is compiled; what a layout adds to it follows from gpu_plan.py."""
+    """A word for the compiled code, known before it is compiled; what gpu_plan.py writes follows from the machine."""
     texts = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("scan.cu", "gpu_plan.py")]
     return f"gpu-{nvrtc.key(''.join(texts), nvrtc.architecture(device))[:16]}"
 
