@@ -13,7 +13,15 @@ from rich.table import Table
 from tapehead import files
 from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
-from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
+from tapehead.bench.measure import (
+    Row,
+    Subject,
+    drop_in_subject,
+    kernel_subject,
+    lstm_subject,
+    ntm_subject,
+    time_all,
+)
 from tapehead.commands.options import check_count, check_device, make_folder
 from tapehead.commands.tables import new_table, print_table
 from tapehead.environment import environment
@@ -40,13 +48,14 @@ def run(options: "cli.Bench") -> int:
         return 1
     threads = torch.get_num_threads()
     with console.status("timing") as status:
-        subjects = _subjects(fast, options.device)
-        time_all(subjects, options.rounds, status.update)
+        subjects, drop_ins = _subjects(fast, options.device), _drop_ins(fast, options.device)
+        time_all(subjects + drop_ins, options.rounds, status.update)
         curves = growing.growth(fast, options.device, options.rounds, status.update) if options.growth else {}
     torch.set_num_threads(threads)
-    rows = [subject.row() for subject in subjects]
-    print_table(_table(rows, options.rounds))
-    for path in _keep(rows, curves, fast, options):
+    rows, drop_in_rows = [subject.row() for subject in subjects], [subject.row() for subject in drop_ins]
+    print_table(_table("Complete updates", rows, options.rounds))
+    print_table(_table("Drop-in updates (`ntm(x)`, `backward()`, `step()`)", drop_in_rows, options.rounds))
+    for path in _keep(rows, drop_in_rows, curves, fast, options):
         print(path)
     return 0
 
@@ -75,8 +84,16 @@ def _subjects(fast: str, device: str) -> list[Subject]:
     return subjects
 
 
-def _table(rows: list[Row], rounds: int) -> Table:
-    title = f"Complete updates, copy at length 20, 128 x 20 memory, controller of 100; median of {rounds} rounds"
+def _drop_ins(fast: str, device: str) -> list[Subject]:
+    """The same updates as a user of the library writes them."""
+    if fast == "gpu":
+        return [drop_in_subject("gpu", "lstm", batch, 1, device=device) for batch in (1, 256, 4096)]
+    subjects = [drop_in_subject("cpu", "lstm", b, t) for b in (1, 16) for t in (1, 2)]
+    return subjects + [drop_in_subject("reference", "lstm", b, t, updates=SLOW_UPDATES) for b, t in ((1, 1), (16, 2))]
+
+
+def _table(kind: str, rows: list[Row], rounds: int) -> Table:
+    title = f"{kind}, copy at length 20, 128 x 20 memory, controller of 100; median of {rounds} rounds"
     numbers = ("seeds", "batch", "threads", "update, ms", "spread", "episodes/s")
     table = new_table(title, ("system", "controller"), numbers)
     for row in rows:
@@ -94,12 +111,19 @@ def _table(rows: list[Row], rounds: int) -> Table:
     return table
 
 
-def _keep(rows: list[Row], curves: dict[str, list[growing.Point]], fast: str, options: "cli.Bench") -> list[Path]:
+def _keep(
+    rows: list[Row],
+    drop_in_rows: list[Row],
+    curves: dict[str, list[growing.Point]],
+    fast: str,
+    options: "cli.Bench",
+) -> list[Path]:
     """Leave the figures in a dated file, and the growth as a picture beside it."""
     name = f"{datetime.date.today()}-{fast}"
     record: dict[str, Any] = environment(options.device, fast) | {
         "rounds": options.rounds,
         "rows": [row.to_dict() for row in rows],
+        "drop_in_rows": [row.to_dict() for row in drop_in_rows],
         "growth_seconds": growing.as_dict(curves),
     }
     path = options.out / f"{name}.json"
