@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tapehead.experiment.schedules import Schedule
     from tapehead.figures.view import RunView
     from tapehead.kernels.ntm_scan.contract import Trace
+    from tapehead.kernels.ntm_scan.controllers import Controller
     from tapehead.kernels.update.optimisers import Adam, Graves, Optimiser
     from tapehead.losses import BINARY, CATEGORICAL, Loss
     from tapehead.models import SequenceModel
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tapehead.models.lstm import PaperLSTM
     from tapehead.models.ntm import NTM, NTMCell, NTMState
     from tapehead.optim import RMSpropGraves
+    from tapehead.paper.recipes import general_experiment, row_experiment
     from tapehead.streams import Stream, stream
     from tapehead.tasks import Batch, Size, Task, make_task
     from tapehead.zoo.find import load
@@ -56,6 +58,7 @@ _HOMES = {
     "tapehead.experiment.schedules": ("Schedule",),
     "tapehead.figures.view": ("RunView",),
     "tapehead.kernels.ntm_scan.contract": ("Trace",),
+    "tapehead.kernels.ntm_scan.controllers": ("Controller",),
     "tapehead.kernels.update.optimisers": ("Adam", "Graves", "Optimiser"),
     "tapehead.losses": ("BINARY", "CATEGORICAL", "Loss"),
     "tapehead.models": ("SequenceModel",),
@@ -63,6 +66,7 @@ _HOMES = {
     "tapehead.models.lstm": ("PaperLSTM",),
     "tapehead.models.ntm": ("NTM", "NTMCell", "NTMState"),
     "tapehead.optim": ("RMSpropGraves",),
+    "tapehead.paper.recipes": ("general_experiment", "row_experiment"),
     "tapehead.streams": ("Stream", "stream"),
     "tapehead.tasks": ("Batch", "Size", "Task", "make_task"),
     "tapehead.zoo.find": ("load",),
@@ -83,6 +87,7 @@ __all__ = [
     "Adam",
     "Batch",
     "Clipping",
+    "Controller",
     "Curriculum",
     "Evaluation",
     "Experiment",
@@ -114,9 +119,11 @@ __all__ = [
     "bits_per_sequence",
     "equations",
     "evaluate",
+    "general_experiment",
     "load",
     "make_task",
     "ngram_gap",
+    "row_experiment",
     "stream",
     "train",
     "wrong_bits",

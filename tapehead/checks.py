@@ -69,6 +69,12 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
+def word(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {shown(value)}, but it must be a word.")
+    return value
+
+
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(unknown(name, value if isinstance(value, str) else shown(value), choices))
@@ -92,6 +98,8 @@ def canonical_fields(options: Any, least: Mapping[str, int], most: Mapping[str, 
             value = flag(name, value)
         elif float in kinds:
             value = real(name, value)
+        elif str in kinds:
+            value = word(name, value)
         else:
             value = whole(name, value, least.get(name, 1), most.get(name, MOST))
         object.__setattr__(options, name, value)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, Suppress, arg, subcommand
 
-from tapehead import commands, signals, terminal
+from tapehead import commands, registry, signals, terminal
 from tapehead._version import __version__
 from tapehead.commands.ending import Ending
 from tapehead.suggest import unknown
@@ -24,57 +24,63 @@ DESCRIPTION = "Neural Turing Machines: train them, measure them, look at them. S
 LEAST_COLUMNS = 20
 """Of the terminal that help is laid out for; in fewer than ten the parser never ends."""
 
+# Options whose default is decided later: their help says which, so the parser does not add "None".
+Name = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
+Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+Real = Annotated[float | None, arg(metavar="X", help_behavior_hint="")]
+File = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
+Pairs = Annotated[dict[str, str], arg(metavar="NAME VALUE ...", help_behavior_hint="")]
+
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-    """Train machines. The same command again goes on where the last one stopped.
+    """Train machines. The same command again resumes where the last one stopped.
 
     Every value of an experiment can be given by its path: --training.batch-size 4, --model.memory-slots 64,
-    --task.width 6,
-    --optimiser.name adam, --schedule.final 0. Lists are JSON: --training.slots [21,48].
+    --task.width 6, --optimiser.name adam, --schedule.final 0. Lists are JSON: --training.slots [21,48].
     """
 
     what: Annotated[Positional[str], arg(metavar="TASK")]
-    """A task by name (see tapehead tasks) or as module:Class; an experiment's TOML file; or a run's config.json."""
-    model: str | None = None
+    """A task by name (see tapehead tasks) or as module:Class; an experiment's TOML file; or a run's folder."""
+    model: Name = None
     """A model by name (ntm, lstm) or as module:Class (default: ntm)."""
-    controller: str | None = None
+    controller: Name = None
     """The Neural Turing Machine's controller: lstm or feedforward (default: lstm)."""
-    recipe: Literal["tuned", "paper", "sure"] | None = None
+    recipe: Annotated[Literal["tuned", "paper", "sure"] | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """tuned: the best settings that we know (the default; sure is its old name); paper: the paper's own."""
-    seed: int | None = None
+    seed: Number = None
     """The seed (default: 0); with --seeds, the first of them."""
-    seeds: int | None = None
+    seeds: Number = None
     """How many machines to train side by side, with seeds SEED, SEED + 1, ... (default: 1)"""
-    episodes: int | None = None
+    episodes: Number = None
     """Training sequences of each machine, in one attempt (default: the recipe's)."""
     early_stop: FlagCreatePairsOff[bool] = False
     """Stop a machine once it is solved, whatever its recipe does."""
     no_early_stop: FlagCreatePairsOff[bool] = False
     """Train every machine to the last episode, whatever its recipe does."""
-    learning_rate: float | None = None
-    """Default: the recipe's."""
-    batch_size: int | None = None
+    learning_rate: Real = None
+    """The learning rate, before the schedule (default: the recipe's)."""
+    batch_size: Number = None
     """Sequences of one update (default: the recipe's)."""
-    out: Path | None = None
+    out: File = None
     """The run's folder (default: a name made from the settings, under runs/)."""
-    write_config: Path | None = None
+    write_config: File = None
     """Write the experiment to this TOML file, and train nothing."""
-    backend: str | None = None
+    backend: Name = None
     """auto, reference, cpu or gpu (default: auto)."""
-    device: str | None = None
+    device: Name = None
     """cpu, or cuda for a GPU (default: cpu)."""
-    task_options: dict[str, str] = dataclasses.field(default_factory=dict)
+    task_options: Pairs = dataclasses.field(default_factory=dict)
     """Options of the task, as NAME VALUE pairs: --task-options width 6."""
-    curriculum: dict[str, str] = dataclasses.field(default_factory=dict)
+    curriculum: Pairs = dataclasses.field(default_factory=dict)
     """Options of the task in training alone, not in scores, as NAME VALUE pairs: --curriculum blanks 0.05. For the
     first half of training only: --curriculum.share 0.5."""
-    validation: dict[str, str] = dataclasses.field(default_factory=dict)
+    validation: Pairs = dataclasses.field(default_factory=dict)
     """Sizes of the task at which the best weights are chosen, as NAME VALUE pairs: --validation items 12. Restart seeds
     that do not pass: --restarts.attempts 3 --validation.below-bits 0.01 --validation.sequences 200."""
-    model_options: dict[str, str] = dataclasses.field(default_factory=dict)
+    model_options: Pairs = dataclasses.field(default_factory=dict)
     """Options of the model, as NAME VALUE pairs: --model-options memory_slots 64."""
-    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+    settings: Pairs = dataclasses.field(default_factory=dict)
     """Other settings under their short names, as NAME VALUE pairs: --settings optimiser adam schedule cosine clip norm
     clip_at 1 slots [21,48] average 0.998 final_rate 0.05. Restart seeds that are above 2 bits after 5,000 sequences:
     attempts 3 patience 5000 hopeful_bits 2."""
@@ -98,7 +104,7 @@ class Eval:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Draw the pictures of a run: learning curve, answers, memory use."""
+    """Draw the figures of a run: learning curve, answers, memory use."""
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """A run's folder."""
@@ -123,15 +129,17 @@ class Tasks:
 
 @dataclasses.dataclass(frozen=True)
 class Doctor:
-    """Check this installation: versions, backends, folders, and a machine that must agree with the reference."""
+    """Check this installation: versions, backends, folders, and whether a small machine agrees with the reference."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
     """Measure the speed of complete updates: first the gate, then the table, then how the cost grows."""
 
-    device: str = "cpu"
-    """cpu, or cuda for a GPU."""
+    experiment: Path | None = None
+    """Only the updates of this experiment: its TOML file, or a run's folder."""
+    device: str | None = None
+    """cpu, or cuda for a GPU (default: cpu, or the experiment's own)."""
     rounds: int = 5
     """How often everything is timed; the table shows medians and spread."""
     growth: bool = True
@@ -142,7 +150,7 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True)
 class Confirm:
-    """Train a row on held-out seeds, score it beyond its training sizes, and keep the record."""
+    """Train a row on held-out seeds, score it beyond its training sizes, and write a record."""
 
     row: Annotated[Positional[str], arg(metavar="ROW")]
     """A row of the paper's tables: copy-ntm-lstm, ... (see tapehead presets); or an experiment's TOML file."""
@@ -152,16 +160,16 @@ class Confirm:
     """The first seed."""
     seeds: int = 20
     """How many machines to train side by side."""
-    episodes: int | None = None
+    episodes: Number = None
     """Training sequences of each machine (default: the recipe's)."""
-    sequences: int | None = None
+    sequences: Number = None
     """Sequences to score at each point (default: 200, for ngrams 1,000; on the longest tape never more than 20)."""
-    backend: str | None = None
+    backend: Name = None
     """auto, reference, cpu or gpu (default: auto)."""
-    device: str | None = None
+    device: Name = None
     """cpu, or cuda for a GPU (default: cpu)."""
     work: Path = Path("runs")
-    """Where the run's folder is; the same command again goes on with it."""
+    """Where the run's folder is; the same command again resumes it."""
     out: Path = Path("docs/results")
     """Where the record and the table of all records go."""
     zoo: FlagCreatePairsOff[bool] = False
@@ -170,12 +178,12 @@ class Confirm:
 
 @dataclasses.dataclass(frozen=True)
 class List:
-    """List the machines, each with the cost that speaks for it."""
+    """List the machines, each with its cost at the headline size."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Show:
-    """Show a machine's card: what it is, how it was trained and chosen, what it promises."""
+    """Show a machine's card: what it is, how it was trained and chosen, its scores."""
 
     name: Annotated[Positional[str], arg(metavar="NAME")]
     """A machine of the zoo."""
@@ -203,7 +211,7 @@ class Add:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshots:
-    """Train a machine of the zoo again, where it was made, and keep its weights on the way."""
+    """Train a machine of the zoo again, on the device that made it, and save its weights during training."""
 
     name: Annotated[Positional[str], arg(metavar="NAME")]
     """A machine of the zoo."""
@@ -219,7 +227,7 @@ Action: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for
 
 @dataclasses.dataclass(frozen=True)
 class Zoo:
-    """Trained machines that come with the package: list them, look at one, take it with you."""
+    """Trained machines that come with the package: list them, show one, copy it."""
 
     action: OmitSubcommandPrefixes[Action]
     """What to do."""
@@ -235,6 +243,7 @@ def main(arguments: list[str] | None = None) -> None:
     ending = Ending(own_process=arguments is None)
 
     def start() -> Callable[[], int]:
+        _search_here()
         command = _parse(sys.argv[1:] if arguments is None else arguments)
         ending.command = type(command).__name__.lower()
         return commands.work_of(command)
@@ -243,6 +252,13 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         signals.leave_to_the_system()
     sys.exit(code)
+
+
+def _search_here() -> None:
+    """Let module:Class name what is in the working directory."""
+    with contextlib.suppress(OSError):  # it may have been removed
+        if (here := Path.cwd()) not in registry.SEARCH:
+            registry.SEARCH.append(here)
 
 
 def _parse(arguments: list[str]) -> object:

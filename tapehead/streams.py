@@ -2,7 +2,7 @@
 
 A generator with a state has to be saved, restored and shared; a counter-based one is a pure function of an address.
 This is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) in torch's int64 arithmetic,
-so a CPU and a GPU give the same bits. Batch 7,301 of seed 3 is the same whoever asks, alone or in a block of updates:
+so a CPU and a GPU give the same bits. Batch 7,301 of seed 3 is the same drawn alone or in a block of updates:
 
     key     = first two words of Philox(key=seed, counter=(crc32(name), 0, 0, 0))
     counter = (draw << 24 | block, row, step mod 2^32, step div 2^32)

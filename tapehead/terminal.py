@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 def prepare() -> None:
-    """Replace closed streams by the null device, and what standard output cannot encode by question marks.
+    """Replace closed streams by the null device, and what a stream cannot encode by question marks or escapes.
 
     A closed stream leaves its number free, and the next file that is opened takes it: a checkpoint would then be the
     standard output of every library. The null device takes the number first.
@@ -15,8 +15,9 @@ def prepare() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+    for stream, errors in ((sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
 
 
 def say(text: str) -> None:

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, ge
 
 from tapehead.suggest import unknown
 
-LARGEST_INT = 2**64
 LARGEST_FLOAT = 3.4e38
 """Numbers end up in float32 tensors."""
 
@@ -122,7 +121,7 @@ def _simple(value: Any, hint: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise TypeError
         whole = int(float(value)) if not isinstance(value, numbers.Integral) else int(value)
-        if whole != value or abs(whole) >= LARGEST_INT:
+        if whole != value:
             raise ValueError
         return whole
     if hint is type(None):
@@ -242,7 +241,7 @@ def to_toml(values: Mapping[str, Any], notes: Mapping[str, str] | None = None) -
 
 
 def _key(name: str) -> str:
-    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else json.dumps(name)
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _toml_text(name)
 
 
 def _toml(value: Any) -> str:
@@ -251,6 +250,11 @@ def _toml(value: Any) -> str:
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, bool | str):
+    if isinstance(value, bool):
         return json.dumps(value)
-    return repr(value)
+    return _toml_text(value) if isinstance(value, str) else repr(value)
+
+
+def _toml_text(text: str) -> str:
+    """A string as JSON has it, but for what TOML refuses: pairs of surrogates as escapes, and a bare DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 import torch
-
-from tapehead.models.ntm import MOST_STARTS
-from tapehead.streams import stream
 from tapehead.training.checkpoint import Checkpoint
 from tapehead.training.config import RunConfig
 from tapehead.training.loop import Trainer
 from tapehead.training.stepping import Replaying, one_by_one
+
+from tapehead.models.ntm import MOST_STARTS
+from tapehead.streams import stream
 
 pytestmark = pytest.mark.gpu
 

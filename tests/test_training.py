@@ -17,6 +17,11 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from tapehead.training import checkpoint, events, loop, population, stepping, teaching
+from tapehead.training.config import RunConfig
+from tapehead.training.loop import Interrupted, Trainer
+from tapehead.training.progress import Progress
+from tapehead.training.runs import Run, read_config
 
 import tapehead
 from tapehead import files
@@ -24,11 +29,6 @@ from tapehead.commands.train import finish
 from tapehead.streams import stream
 from tapehead.tasks import Batch
 from tapehead.tasks.copy import Copy
-from tapehead.training import checkpoint, events, loop, population, stepping, teaching
-from tapehead.training.config import RunConfig
-from tapehead.training.loop import Interrupted, Trainer
-from tapehead.training.progress import Progress
-from tapehead.training.runs import Run, read_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

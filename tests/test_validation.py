@@ -5,15 +5,7 @@ import struct
 
 import pytest
 import torch
-from tiny_laboratory import tapehead
-
-from tapehead.evaluation.generalisation import Score, score
-from tapehead.lab import tables
-from tapehead.lab.blocks import attempt_solved_at, blocks_of, worst_after
-from tapehead.lab.confirmation import record_of
 from tapehead.pictures import curves
-from tapehead.tasks import Batch
-from tapehead.tasks.copy import Copy
 from tapehead.training import events, loop
 from tapehead.training.checkpoint import Checkpoint
 from tapehead.training.config import WINDOW, RunConfig
@@ -22,6 +14,14 @@ from tapehead.training.population import ATTEMPTS, Population, excess_bits
 from tapehead.training.progress import Progress
 from tapehead.training.runs import Run
 from tapehead.training.teaching import Teacher
+from tiny_laboratory import tapehead
+
+from tapehead.evaluation.generalisation import Score, score
+from tapehead.lab import tables
+from tapehead.lab.blocks import attempt_solved_at, blocks_of, worst_after
+from tapehead.lab.confirmation import record_of
+from tapehead.tasks import Batch
+from tapehead.tasks.copy import Copy
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tapehead.experiment.config import BLOCK, Experiment
+from tapehead.experiment.config import BLOCK, Experiment, Restarts, Validation
 from tapehead.experiment.loop import Trainer
 from tapehead.models.ntm import NTM
 from tapehead.optim import RMSpropGraves
@@ -116,6 +116,24 @@ def ntm_subject(
             pass
 
     return Subject(backend, controller, batch, threads, updates, run, seeds)
+
+
+def experiment_subject(experiment: Experiment, updates: int = BLOCK) -> Subject:
+    """The training loop on an experiment, from its first update on, without its end, its restarts and its
+    validation."""
+    endless = dataclasses.replace(experiment.training, episodes=10**9, early_stop=False)
+    trainer = Trainer(
+        dataclasses.replace(experiment, training=endless, restarts=Restarts(), validation=Validation()),
+    )
+
+    def run() -> None:
+        for _ in trainer.iter_blocks(trainer.updates + updates):
+            pass
+
+    system = f"{experiment.model.name} on {experiment.task.name}, {trainer.backend}"
+    controller = experiment.model.options.get("controller", "-")
+    threads, seeds = torch.get_num_threads(), len(experiment.seeds)
+    return Subject(system, controller, endless.batch_size, threads, updates, run, seeds)
 
 
 def kernel_subject(backend: str, controller: str, batch: int, threads: int, *, updates: int = BLOCK) -> Subject:

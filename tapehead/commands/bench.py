@@ -17,11 +17,13 @@ from tapehead.bench.measure import (
     Row,
     Subject,
     drop_in_subject,
+    experiment_subject,
     kernel_subject,
     lstm_subject,
     ntm_subject,
     time_all,
 )
+from tapehead.commands.experiments import describe, read_experiment
 from tapehead.commands.options import check_count, check_device, make_folder
 from tapehead.commands.tables import new_table, print_table
 from tapehead.environment import environment
@@ -30,32 +32,55 @@ from tapehead.experiment.config import BLOCK
 if TYPE_CHECKING:
     from tapehead import cli
 
+COPY = "copy at length 20, 128 x 20 memory, controller of 100"
 SLOW_UPDATES = 2
 """Updates in one timing of a subject that takes a tenth of a second each."""
 
 
 def run(options: "cli.Bench") -> int:
-    check_device(options.device)
     check_count("--rounds", options.rounds)
-    make_folder(options.out)
+    experiment = None if options.experiment is None else read_experiment(options.experiment)
+    if experiment is not None and options.device is not None:
+        experiment = experiment.with_values({"place.device": options.device})
+    device = options.device or "cpu" if experiment is None else experiment.place.device
+    check_device(device)
     console = Console(stderr=True, highlight=False, markup=False)
-    fast = "gpu" if options.device.startswith("cuda") else "cpu"
+    fast = "gpu" if device.startswith("cuda") else "cpu"
+    if experiment is not None:
+        subjects = [experiment_subject(experiment)]  # before any folder is made: refuses what cannot be trained
+    make_folder(options.out)
     console.print(f"The gate: is the {fast} backend right?")
-    failures = quick_gate(fast, torch.device(options.device))
+    failures = quick_gate(fast, torch.device(device))
     if failures:
         print("\n".join(f"tapehead: {failure}" for failure in failures), file=sys.stderr)
         print("tapehead: the gate is red, so no speed is shown.", file=sys.stderr)
         return 1
     threads = torch.get_num_threads()
     with console.status("timing") as status:
-        subjects, drop_ins = _subjects(fast, options.device), _drop_ins(fast, options.device)
+        drop_ins: list[Subject] = []
+        if experiment is None:
+            subjects, drop_ins = _subjects(fast, device), _drop_ins(fast, device)
         time_all(subjects + drop_ins, options.rounds, status.update)
-        curves = growing.growth(fast, options.device, options.rounds, status.update) if options.growth else {}
+        grows = options.growth and experiment is None
+        curves = growing.growth(fast, device, options.rounds, status.update) if grows else {}
     torch.set_num_threads(threads)
     rows, drop_in_rows = [subject.row() for subject in subjects], [subject.row() for subject in drop_ins]
-    print_table(_table("Complete updates", rows, options.rounds))
-    print_table(_table("Drop-in updates (`ntm(x)`, `backward()`, `step()`)", drop_in_rows, options.rounds))
-    for path in _keep(rows, drop_in_rows, curves, fast, options):
+    about = COPY if experiment is None else describe(experiment)
+    print_table(_table(rows, f"Complete updates, {about}; median of {options.rounds} rounds"))
+    if drop_ins:
+        print_table(_table(drop_in_rows, f"Drop-in updates, {about}; median of {options.rounds} rounds"))
+    record = environment(device, fast) | {
+        "rounds": options.rounds,
+        "rows": [row.to_dict() for row in rows],
+        "drop_in_rows": [row.to_dict() for row in drop_in_rows],
+        "growth_seconds": growing.as_dict(curves),
+    }
+    name = fast
+    if options.experiment is not None and experiment is not None:
+        path = options.experiment.resolve()
+        name = path.parent.name if path.name == "config.json" else path.stem
+        record["experiment"] = experiment.to_plain()
+    for path in _keep(record, curves, fast, options.out, f"{datetime.date.today()}-{name}"):
         print(path)
     return 0
 
@@ -92,8 +117,7 @@ def _drop_ins(fast: str, device: str) -> list[Subject]:
     return subjects + [drop_in_subject("reference", "lstm", b, t, updates=SLOW_UPDATES) for b, t in ((1, 1), (16, 2))]
 
 
-def _table(kind: str, rows: list[Row], rounds: int) -> Table:
-    title = f"{kind}, copy at length 20, 128 x 20 memory, controller of 100; median of {rounds} rounds"
+def _table(rows: list[Row], title: str) -> Table:
     numbers = ("seeds", "batch", "threads", "update, ms", "spread", "episodes/s")
     table = new_table(title, ("system", "controller"), numbers)
     for row in rows:
@@ -112,22 +136,16 @@ def _table(kind: str, rows: list[Row], rounds: int) -> Table:
 
 
 def _keep(
-    rows: list[Row],
-    drop_in_rows: list[Row],
-    curves: dict[str, list[growing.Point]],
-    fast: str,
-    options: "cli.Bench",
+    record: dict[str, Any], curves: dict[str, list[growing.Point]], fast: str, out: Path, name: str
 ) -> list[Path]:
-    """Leave the figures in a dated file, and the growth as a picture beside it."""
-    name = f"{datetime.date.today()}-{fast}"
-    record: dict[str, Any] = environment(options.device, fast) | {
-        "rounds": options.rounds,
-        "rows": [row.to_dict() for row in rows],
-        "drop_in_rows": [row.to_dict() for row in drop_in_rows],
-        "growth_seconds": growing.as_dict(curves),
-    }
-    path = options.out / f"{name}.json"
-    with files.writing(options.out):
+    """Write the numbers to a dated file, and the growth as a figure beside it."""
+    path = out / f"{name}.json"
+    with files.writing(out):
         files.replace(path, (json.dumps(record, indent=1) + "\n").encode())
-    pictures = growing.draw(curves, fast, options.out, f"{name}-growth") if curves else []
-    return [path, *pictures]
+    if not curves:
+        return [path]
+    from tapehead.figures import style
+    from tapehead.figures.benchmarks import draw_growth
+
+    points = {axis: [(point.size, point.seconds) for point in curve] for axis, curve in curves.items()}
+    return [path, *style.save(draw_growth(points, fast), out, f"{name}-growth")]

@@ -1,9 +1,10 @@
-"""`tapehead confirm`: train a row on held-out seeds, score it on held-out sequences, and keep the record."""
+"""`tapehead confirm`: train a row on held-out seeds, score it on held-out sequences, and write a record."""
 
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tapehead import files
 from tapehead.commands.experiments import default_folder, seed_range
 from tapehead.commands.options import check_count, check_device, make_folder
 from tapehead.commands.progress import Progress
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
 def run(options: "cli.Confirm") -> int:
     experiment, name = _experiment(options)
     Trainer(experiment)  # before any folder is made: what cannot be trained leaves nothing behind
-    make_folder(options.out)
     folder = default_folder(experiment, options.work)
-    say(f"{name or experiment.recipe}: training in {folder}")
-    with Progress() as progress:
+    made = make_folder(options.out)
+    with Progress(f"Training in {folder}.") as progress:
         try:
             record = confirmation.confirm(experiment, folder, name=name, sequences=options.sequences, observer=progress)
         except Interrupted as stop:
             say(f"{stop}; saved in {folder}. The same command goes on from there.")
             return stop.exit_code
+        except ValueError:
+            files.remove_empty(made)
+            raise
     path = records.write(record, options.out)
     print(describe(record))
     print(path)

@@ -1,4 +1,4 @@
-"""`tapehead doctor`: is this installation sound?"""
+"""`tapehead doctor`: checks of this installation."""
 
 import importlib.metadata
 import os
@@ -27,7 +27,7 @@ def run(options: "cli.Doctor") -> int:
     for name, check in CHECKS.items():
         try:
             good, says = check()
-        except Exception as error:  # a doctor reports what is broken, whatever it is
+        except Exception as error:  # whatever is broken is reported, not raised
             good, says = False, f"{type(error).__name__}: {error}"
         sound = sound and good
         print(f"{'ok  ' if good else 'FAIL'} {name}: {says}")

@@ -50,11 +50,16 @@ def seed_range(first: int, count: int) -> tuple[int, ...]:
 def from_options(options: "cli.Train") -> Experiment:
     """The experiment that `tapehead train` is asked for."""
     path = Path(options.what)
-    if path.suffix == ".toml":
-        return _from_file(Experiment.from_plain(read_toml(path), str(path)), options)
-    if path.name == "config.json" or (path.is_dir() and options.what not in TASKS):
-        return _from_file(read_config(path.parent if path.name == "config.json" else path), options)
+    if path.suffix == ".toml" or path.name == "config.json" or (path.is_dir() and options.what not in TASKS):
+        return _from_file(read_experiment(path), options)
     return _from_task(options)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """The experiment of a TOML file, of a run's config.json, or of a run's folder."""
+    if path.suffix == ".toml":
+        return Experiment.from_plain(read_toml(path), str(path))
+    return read_config(path.parent if path.name == "config.json" else path)
 
 
 def _from_file(experiment: Experiment, options: "cli.Train") -> Experiment:
@@ -74,34 +79,29 @@ def _from_file(experiment: Experiment, options: "cli.Train") -> Experiment:
 
 def _from_task(options: "cli.Train") -> Experiment:
     kind = TASKS.resolve(options.what)
-    task, model = TASKS.name_of(kind), options.model or "ntm"
+    texts = _texts(options)
+    if "task.name" in texts:
+        raise ValueError(f"--task.name is {texts['task.name']}, but the task is {options.what}: give that one instead.")
+    task, model = TASKS.name_of(kind), texts.get("model.name", "ntm")
     check_model(MODELS.resolve(model), model)
-    controller = options.controller or "lstm"
+    controller = texts.get("model.controller", "lstm")
     machine = f"ntm-{controller}" if model == "ntm" else model
-    base: dict[str, Any] = {"task": {"name": task}, "model": {"name": model}}
-    given = _changes(base, options)
-    own = {path.partition(".")[2]: value for path, value in given.items() if path.startswith("task.")}
-    row = row_name(task, machine, own)
+    own = {path: text for path, text in texts.items() if path.startswith("task.")}
+    typed = typed_values({"task": {"name": task}}, own)
+    row = row_name(task, machine, {path.partition(".")[2]: value for path, value in typed.items()})
     if row is not None:
-        return row_experiment(row, "paper" if options.recipe == "paper" else "tuned", given)
+        recipe = "paper" if options.recipe == "paper" else "tuned"
+        return row_experiment(row, recipe, _changes(row_experiment(row, recipe).to_plain(), options))
     if options.recipe is not None:
         raise ValueError(
             f"--recipe is {options.recipe}, but {machine} on {task} has no row in the paper: leave it out."
         )
-    if model == "ntm" and options.controller is not None:
-        given = {"model.controller": controller} | given
-    return general_experiment(task, model, given)
+    return general_experiment(task, model, _changes(general_experiment(task, model).to_plain(), options))
 
 
 def _changes(base: Mapping[str, Any], options: "cli.Train") -> dict[str, Any]:
     """Everything that the options change, by path, each value checked by the type that it must have."""
-    texts: dict[str, str] = dict(options.values)
-    for name, text in options.settings.items():
-        if name not in SETTINGS:
-            raise ValueError(unknown("name in --settings", name, SETTINGS))
-        texts[SETTINGS[name]] = text
-    for part, given in (("task", options.task_options), ("model", options.model_options)):
-        texts |= {f"{part}.{name}": text for name, text in given.items()}
+    texts = _texts(options)
     names = {path: text for path, text in texts.items() if path.endswith(".name")}
     changes = typed_values(changed(base, names), texts)
     task = part_class("task", changed(base, names)["task"]["name"])
@@ -112,8 +112,27 @@ def _changes(base: Mapping[str, Any], options: "cli.Train") -> dict[str, Any]:
         if given:
             limits = getattr(task, "limits", {}) if flag == "--validation" else hints(task)
             changes[path] = _task_values(flag, {name: hints(task)[name] for name in limits}, given)
-    changes |= _flags(options)
-    return changes
+    return _together(changes, _flags(options))
+
+
+def _texts(options: "cli.Train") -> dict[str, str]:
+    """Values as they were typed, by path."""
+    texts: dict[str, str] = dict(options.values)
+    for name, text in options.settings.items():
+        if name not in SETTINGS:
+            raise ValueError(unknown("name in --settings", name, SETTINGS))
+        texts = _together(texts, {SETTINGS[name]: text})
+    for part, given in (("task", options.task_options), ("model", options.model_options)):
+        texts = _together(texts, {f"{part}.{name}": text for name, text in given.items()})
+    names = {"model.name": options.model, "model.controller": options.controller}
+    return _together(texts, {path: text for path, text in names.items() if text is not None})
+
+
+def _together(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Both; an option that was given in two forms is refused."""
+    for path in values.keys() & others.keys():
+        raise ValueError(f"--{path} was given twice, in two forms: give one of them.")
+    return values | others
 
 
 def _flags(options: "cli.Train") -> dict[str, Any]:
@@ -165,7 +184,7 @@ def _task_values(flag: str, fields: dict[str, Any], texts: Mapping[str, str]) ->
 
 
 def default_folder(experiment: Experiment, work: Path = Path("runs")) -> Path:
-    """The same settings, the same folder: that is how the same command resumes."""
+    """The same settings give the same folder, so that the same command resumes."""
     label = experiment.recipe if experiment.recipe not in ("general", "custom") else experiment.task.name
     name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in label)
     return work / f"{name}-{experiment.hash[:8]}"

@@ -1,4 +1,4 @@
-"""`tapehead figures`: the pictures of a run."""
+"""`tapehead figures`: the figures of a run."""
 
 from typing import TYPE_CHECKING
 

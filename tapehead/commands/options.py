@@ -17,10 +17,10 @@ def check_count(flag: str, count: int) -> None:
         raise ValueError(f"{flag} is {count}, but it must be at least 1 and under 2^31.")
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder that results go to, before the work that makes them."""
+def make_folder(folder: Path) -> list[Path]:
+    """Make the folder that results go to, before the work that makes them; the folders that were not there."""
     with files.writing(folder, "choose another folder with --out."):
-        folder.mkdir(parents=True, exist_ok=True)
+        return files.make_folders(folder)
 
 
 def check_device(device: str) -> None:

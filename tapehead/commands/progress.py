@@ -24,8 +24,9 @@ class Progress:
     A terminal or pipe that is gone does not end the run.
     """
 
-    def __init__(self) -> None:
-        self.began = False
+    def __init__(self, heading: str = "") -> None:
+        """heading: a sentence to begin with, once the run has been accepted."""
+        self.began, self._heading = False, heading
         self._console = Console(stderr=True, highlight=False, markup=False)
         self._bar: Bar | None = None
         self._shown_at = time.monotonic()
@@ -53,6 +54,8 @@ class Progress:
                 self._bar.start()
 
     def _announce(self, status: Status) -> None:
+        if self._heading:
+            self._say(self._heading)
         seeds = status.experiment.seeds
         which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
         place = f"{status.backend} backend on {status.experiment.place.device}"
@@ -76,6 +79,9 @@ class Progress:
         elif now - self._shown_at > LINE_SECONDS or status.finished:
             self._shown_at = now
             terminal.say(f"{status.episodes:,} of {status.expected:,} episodes, {says}")
+
+    def stopping(self, signal_name: str) -> None:
+        terminal.say(f"{signal_name}: stopping after this block of updates; Ctrl-C stops at once.")
 
     def _says(self, status: Status, now: float) -> str:
         self._marks.append((now, status.episodes))

@@ -1,4 +1,4 @@
-"""How well machines do at sizes of a task, inside and beyond their training range. Knows neither task nor trainer.
+"""Scores of machines at sizes of a task, inside and beyond their training range, for any task and model.
 
 Legend: S seeds, P parameters, B rows of one call.
 """
@@ -51,9 +51,10 @@ def score(
     *,
     source: str = "evaluation",
 ) -> Score:
-    """Machines flat [S, P] on so many sequences of a size; always the same sequences, whoever is scored.
+    """Machines flat [S, P] on so many sequences of a size; always the same sequences, for every machine.
 
-    source: the name of the stream that they are drawn from. Who has looked at one set takes another to confirm.
+    source: the name of the stream that they are drawn from. What was chosen by one is
+    confirmed on another.
     """
     bits: list[Tensor] = []
     wrong: list[Tensor] = []
@@ -63,7 +64,8 @@ def score(
         probe = task.sample(draws, batch_size=1, **sizes)
         rows = max(1, min(sequences - done, CALL_STEPS // probe.inputs.shape[0]))
         batch = task.sample(draws, batch_size=rows, **sizes)
-        costs, errors, asked = zip(*(_costs(model, one, task, batch) for one in flat.split(1)), strict=True)
+        # each a copy: a product of matrices may round apart at another alignment
+        costs, errors, asked = zip(*(_costs(model, one.clone(), task, batch) for one in flat.split(1)), strict=True)
         bits.append(torch.cat(costs))
         wrong.append(torch.cat(errors))
         answers += asked[0]
@@ -81,7 +83,8 @@ def score(
 
 
 def _costs(model: SequenceModel, flat: Tensor, task: Task, batch: Batch) -> tuple[Tensor, Tensor, int]:
-    """Bits over the best possible and wrong answers of one machine flat [1, P], each [1, B]; answers asked for."""
+    """Bits over the best possible and wrong answers of one machine flat [1, P], each [1, B]; the number of scored
+    answers."""
     inputs, targets, mask, lengths = (part.unsqueeze(0) for part in batch)
     logits = model.population(flat, inputs, lengths)
     scored = (logits, targets, mask)

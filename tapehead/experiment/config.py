@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from tapehead import checks
 from tapehead.experiment.schedules import Constant, Schedule
 from tapehead.kernels.update.optimisers import Graves, Optimiser
 from tapehead.models import SequenceModel, check_model
@@ -63,7 +64,7 @@ class Model(Typed):
             if option not in known:
                 raise ValueError(unknown(f"option of {self.name}", option, known))
         options = {key: canonical(value, known[key], key) for key, value in self.options.items()}
-        object.__setattr__(self, "options", options)
+        object.__setattr__(self, "options", kind.canonical_options(options))
         object.__setattr__(self, "name", MODELS.name_of(kind))
 
     def build(self, task: Task, backend: str = "auto") -> SequenceModel:
@@ -74,6 +75,10 @@ class Model(Typed):
 
     def to_plain(self) -> dict[str, Any]:
         return {"name": self.name, **plain(self.options)}
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any], where: str = "model") -> Self:
+        return cls(name=values.get("name", cls.name), options={k: v for k, v in values.items() if k != "name"})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -330,6 +335,8 @@ class Experiment(Typed):
     @classmethod
     def from_plain(cls, values: Mapping[str, Any], where: str = "the experiment") -> Self:
         known = PARTS | {"recipe": str, "seeds": tuple[int, ...]}
+        if not isinstance(values, Mapping):
+            raise ValueError(f"{where} is {checks.shown(values)}, but it must be a table of parts.")
         for name, value in values.items():
             if name not in known:
                 raise ValueError(unknown(f"part of {where}", str(name), known))
@@ -384,14 +391,12 @@ def part_class(part: str, name: str) -> type[Typed]:
         return PARTS[part]
     kind = NAMED[part].resolve(name)
     if not (isinstance(kind, type) and issubclass(kind, PARTS[part])):
-        raise ValueError(f"{name} is no {PARTS[part].__name__}: a {part} is a subclass of it.")
+        raise ValueError(f"{name} is no {PARTS[part].__name__}: give a subclass of it.")
     return kind
 
 
 def _part(part: str, values: Mapping[str, Any]) -> Typed:
     """A part from its plain values; of a named one `name` says which."""
-    if part == "model":
-        return Model(name=values.get("name", Model.name), options={k: v for k, v in values.items() if k != "name"})
     if part not in NAMED:
         return PARTS[part].from_plain(values, part)
     name = values.get("name", DEFAULT_NAMES.get(part))
@@ -403,6 +408,10 @@ def _part(part: str, values: Mapping[str, Any]) -> Typed:
 def changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Plain values of an experiment with some of them replaced, by "part.name" or top-level name."""
     result = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    for path in changes:
+        part, dot, _ = path.partition(".")
+        if dot and not isinstance(result.get(part, {}), dict):
+            raise ValueError(f"{path} was given, but {part} has no values of its own: give {part} itself.")
     for path, value in changes.items():  # names first: what belongs to the old one goes
         part, _, name = path.partition(".")
         if name == "name" and result.get(part, {}).get("name") not in (None, value):

@@ -1,7 +1,7 @@
 """The folder of a run: what was asked, what happened, what came out. docs/run-folder.md describes it for users.
 
     config.json       the experiment, with its hash
-    env.json          versions and machine of the last (re)start
+    env.json          versions and machine of the last (re)start of training
     metrics.jsonl     one line a block; no clock in it, so a resumed run writes the same bytes
     checkpoints/      see checkpoint.py
     tensorboard/      the metrics again, for TensorBoard
@@ -76,16 +76,19 @@ class RunFolder:
             files.remove_empty(self._made[:-1])
         return True
 
-    def begin(self, lines: list[str], backend: str) -> None:
+    def begin(self, lines: list[str]) -> None:
         """Start or go on: clear away what a killed process left, and set the metrics to those of a checkpoint."""
         with files.writing(self.path, ADVICE):
             _refuse_links(self.path)
             for place in (self.path, *(self.path / name for name in FOLDERS)):
                 files.clear_temporary(place)
-            where = environment(self.experiment.place.device, backend)
-            self.write_json("env.json", where | {"command": sys.argv[1:]})
             files.replace(self.path / "metrics.jsonl", "".join(line + "\n" for line in lines).encode())
             events.rewrite(self.path / "tensorboard", lines)
+
+    def write_environment(self, backend: str) -> None:
+        """Say where this process trains; one that finds the run finished leaves what the last one said."""
+        where = environment(self.experiment.place.device, backend)
+        self.write_json("env.json", where | {"command": sys.argv[1:]})
 
     def write_json(self, name: str, values: dict[str, Any]) -> None:
         """Write a sealed file into the folder."""
@@ -115,7 +118,7 @@ class RunFolder:
             seconds = files.unseal(files.read(self.path / "time.json"))["seconds"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return float(seconds) if isinstance(seconds, int | float) else None
+        return float(seconds) if type(seconds) in (int, float) else None
 
 
 def _lock(folder: Path) -> tuple[list[Path], int]:

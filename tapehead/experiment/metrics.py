@@ -42,7 +42,10 @@ class Line:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """A line, every field of it there and of its type."""
-        values: Any = json.loads(text)
+        try:
+            values: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"a line of metrics.jsonl is not JSON ({error}).") from None
         if not isinstance(values, dict) or values.keys() != hints(cls).keys():
             raise ValueError("a line of metrics.jsonl has other fields than this version of tapehead writes.")
         line = cls(

@@ -54,9 +54,12 @@ class Result(Typed):
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any], where: str = "result.json") -> Self:
+        if not isinstance(values["generalisation"], list):
+            raise ValueError(f"{where}: generalisation is no list.")
         scores = [Score.from_plain(score, where) for score in values["generalisation"]]
         result = super().from_plain({**values, "generalisation": scores}, where)
-        lists = (value for value in result.__dict__.values() if isinstance(value, tuple) and value is not result.seeds)
-        if any(len(value) != len(result.seeds) for value in lists if value is not result.generalisation):
+        others = [value for name, value in result.__dict__.items() if name != "generalisation"]
+        lists = [value for part in (others, *(score.__dict__.values() for score in scores)) for value in part]
+        if any(len(value) != len(result.seeds) for value in lists if isinstance(value, tuple)):
             raise ValueError(f"{where} has lists of different lengths.")
         return result

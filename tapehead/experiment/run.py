@@ -35,8 +35,11 @@ class Interrupted(Exception):
     """The run was asked to stop by a signal; its last block is saved, if it has a folder."""
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signal_number).name}")
+        super().__init__(signal_number)  # what a pickle of it is made from again, outside a worker process
         self.exit_code = 128 + signal_number
+
+    def __str__(self) -> str:
+        return f"stopped by {signal.Signals(self.exit_code - 128).name}"
 
 
 class Status(NamedTuple):
@@ -75,6 +78,9 @@ class Observer(Protocol):
 
     def block(self, status: Status) -> None:
         """After every block."""
+
+    def stopping(self, signal_name: str) -> None:
+        """A signal has asked the run to stop, which it will after this block; called from the signal's handler."""
 
 
 def train(
@@ -132,7 +138,7 @@ class _Session:
                     f"this run was trained by other compiled code ({before or 'unknown'}, now {self.trainer.kernel}: "
                     "another CPU, device, backend or version); from here on it goes on to other bits."
                 )
-        self.folder.begin(self.trainer.metrics, self.trainer.backend)
+        self.folder.begin(self.trainer.metrics)
         return point is not None
 
     def run(self, scored: bool) -> Result:
@@ -145,12 +151,14 @@ class _Session:
 
     def _train(self) -> None:
         trainer, folder = self.trainer, self.folder
+        if folder is not None:
+            folder.write_environment(trainer.backend)
         trainer.prepare()  # before signals are only noted: a compilation is to end at once
         began = saved_at = time.monotonic()
         before, saving_took = self._seconds, 0.0
         if self.observer is not None:
             self.observer.begin(self.status())
-        with _stop_signals() as stop:
+        with _stop_signals(self.observer) as stop:
 
             def due() -> bool:
                 return bool(stop.asked) or time.monotonic() - saved_at > max(SAVE_SECONDS, 20 * saving_took)
@@ -254,8 +262,10 @@ def _hash(tensors: dict[str, Tensor], names: list[str]) -> str:
 class _Stop:
     """What signals have asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer | None) -> None:
         self.asked: list[int] = []
+        self.at_once = False
+        self._observer = observer
         self._saving = False
 
     @contextlib.contextmanager
@@ -269,16 +279,26 @@ class _Stop:
 
     def note(self, number: int, frame: FrameType | None) -> None:
         self.asked.append(number)
-        if number == signal.SIGINT and len(self.asked) > 1 and not self._saving:
+        if len(self.asked) == 1:
+            if self._observer is not None:
+                with contextlib.suppress(RuntimeError):  # in the middle of another line to the same stream
+                    self._observer.stopping(signal.Signals(number).name)
+        elif number == signal.SIGINT and not self._saving:
+            self.at_once = True
             raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _stop_signals() -> Iterator[_Stop]:
+def _stop_signals(observer: Observer | None) -> Iterator[_Stop]:
     """While inside, the first signal is noted, to stop after the block; a second SIGINT stops at once."""
-    stop = _Stop()
+    stop = _Stop(observer)
     with signals.handled_by(stop.note):
-        yield stop
+        try:
+            yield stop
+        except Exception:
+            if stop.at_once:  # a compiler turned the interrupt into an error of its own
+                raise KeyboardInterrupt from None
+            raise
 
 
 def evaluate(

@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 def make_strip(model: SequenceModel, task: Task, sizes: dict[str, int]) -> Strip:
-    """Answer sequences of a size, the first at the address of all pictures."""
+    """The answers to sequences of a size, drawn from the stream of all figures."""
     steps = int(task.sample(source(task), batch_size=1, **sizes).mask.sum())
     rows = ceil(FILL / (steps + 1)) if steps < FEW else 1
     batch = task.sample(source(task), batch_size=rows, **sizes)

@@ -143,7 +143,7 @@ def _levels(axes: Axes, task: Task, by_seed: list[Curve]) -> None:
     known = [] if chance is None else [chance]
     values = np.concatenate([np.concatenate([curve.bits, curve.mean]) for curve in by_seed])
     top = 1.8 * float(np.nanmax([*known, *values], initial=task.solved_bits))
-    if task.paired:  # a machine can be luckier than the optimum
+    if task.paired:  # by chance a machine can be below the optimum
         axes.set_yscale("symlog", linthresh=task.solved_bits, linscale=0.6)
         axes.set_ylim(min(-0.3 * task.solved_bits, 1.3 * np.nanmin(values, initial=0.0)), top)
     else:

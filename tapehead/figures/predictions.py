@@ -38,7 +38,7 @@ class Prediction(NamedTuple):
 
 
 def predict(model: SequenceModel, task: NGrams) -> list[Prediction]:
-    """The first sequences at the address of all pictures."""
+    """The first sequences from the stream of all figures."""
     batch = task.sample(source(task), batch_size=SEQUENCES)
     logits = run_model(model, batch)
     costs, optimum = bits_per_sequence(logits, batch.targets, batch.mask), task.optimal_bits(batch)

@@ -1,4 +1,4 @@
-"""All records in one picture: a strip for each criterion, in it a dot for every machine."""
+"""All records in one figure: a strip for each criterion, in it a dot for every machine."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from tapehead.tasks import Batch, Task
 
 
 def source(task: Task) -> Stream:
-    """Where the sequences of all pictures come from: the same for every run of a task."""
+    """The stream of the sequences in all figures: the same for every run of a task."""
     return stream(0, f"pictures/{task.name}", 0, device="cpu")
 
 

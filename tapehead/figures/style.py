@@ -1,4 +1,4 @@
-"""One look for all pictures: sizes, fonts, colours, and how a figure becomes files.
+"""One look for all figures: sizes, fonts, colours, and how a figure becomes files.
 
 Figures are made without pyplot and inside `look()`, so neither a window system nor the user's own settings matter, and
 nothing is left behind. The colours of `BITS` are those of the paper's Figures 4, 5 and 8: blue for 0, red for 1, and
@@ -82,7 +82,7 @@ def look() -> Iterator[None]:
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write `name`.svg and `name`.png into the folder, the same bytes for the same picture.
 
-    There is nothing to close: without pyplot, nobody else holds the figure.
+    There is nothing to close: without pyplot, no global state refers to the figure.
     """
     svg, png = io.BytesIO(), io.BytesIO()
     figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": "tapehead"})

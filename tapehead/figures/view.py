@@ -8,8 +8,8 @@ from tapehead.tasks import Task
 
 
 class RunView(NamedTuple):
-    """A trained machine and how it came about. A figure is a function of this that returns a matplotlib figure, or None
-    if there is nothing to draw."""
+    """A trained machine and the metrics of its run. A figure is a function of this that returns a matplotlib figure, or
+    None if there is nothing to draw."""
 
     task: Task
     model: SequenceModel

@@ -28,7 +28,7 @@ from tapehead.kernels.update.optimisers import Optimiser
 from tapehead.losses import Loss
 
 Backend = Literal["auto", "reference", "cpu", "gpu"]
-FUSED_LOSSES = ("binary",)
+FUSED_LOSSES = ("binary", "categorical")
 FUSED_OPTIMISERS = ("graves", "adam")
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "cpu", "gpu")
 
@@ -45,8 +45,8 @@ def fused(name: str) -> FusedBackend:
 
 
 def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int) -> tuple[str, str]:
-    """The backend that a scan will run on: "reference", "cpu" or "gpu"; and why it is no faster one, if there is
-    none."""
+    """The backend that a scan on a tape of so many slots will run on: "reference", "cpu" or "gpu"; and why "auto" took
+    the reference, if it did."""
     if backend not in BACKENDS:
         raise ValueError(f"backend is {checks.shown(backend)}, but it must be one of {', '.join(BACKENDS)}.")
     if backend == "reference":
@@ -167,7 +167,11 @@ def loss_and_gradient(
     if not all(map(is_plain, (parameters, inputs, targets, mask, lengths, slots, *state))):
         raise ValueError("a tensor of this training step is lazy or wrapped, but a kernel needs its numbers in memory.")
     given = (parameters, inputs, targets, mask, lengths, slots, state)
-    return fused(backend).loss_and_gradient(spec, *given, state_gradient)
+    if not is_fused(backend, loss) or loss.kernel is None:
+        raise ValueError(
+            f"the loss {type(loss).__name__} is not in the kernels, which have {', '.join(FUSED_LOSSES)}: use autograd."
+        )
+    return fused(backend).loss_and_gradient(spec, *given, state_gradient, loss.kernel)
 
 
 def _check(

@@ -21,7 +21,7 @@ def median_machine(record: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The machine in the middle of the solved ones by cost at the headline point, and these words.
 
     Neither the luckiest nor the worst: of an even number, the better of the middle two. Where a recipe validates, of
-    those that passed, if any did: the others are known to break. If none is solved, of all.
+    those that passed, if any did: the others are known to fail. If none is solved, of all.
     """
     solved = [machine for machine in record["machines"] if machine["solved_at"] is not None]
     passed = [machine for machine in solved if machine["passed"]]

@@ -1,5 +1,5 @@
-"""A confirmation: train machines on held-out seeds, score them on held-out sequences, and write down everything that a
-claim stands on.
+"""A confirmation: train machines on held-out seeds, score them on held-out sequences, and record everything that a
+claim rests on.
 
 Legend: S seeds, P parameters.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 from tapehead import files
 from tapehead.evaluation.generalisation import Score, score
 from tapehead.experiment.config import Experiment
-from tapehead.experiment.folder import delivered, read_metrics
+from tapehead.experiment.folder import delivered, read_metrics, read_result
 from tapehead.experiment.loop import Trainer
 from tapehead.experiment.metrics import Line
 from tapehead.experiment.results import Result
@@ -35,13 +35,14 @@ def confirm(
     sequences: int | None = None,
     observer: Observer | None = None,
 ) -> dict[str, Any]:
-    """Train in a folder, or go on there, and score: the record, without its summary.
+    """Train in a folder, or resume there, and score: the record, without its summary.
 
     name: of the record, if the experiment's recipe does not say it. sequences: at each point, if not the claim's
     number."""
     if sequences is not None and sequences < 1:
         raise ValueError(f"--sequences is {sequences}, but at least 1 sequence must be scored.")
-    Trainer(experiment).block(updates=1)  # compiles the kernels, outside the time that is measured
+    if read_result(folder) is None:
+        Trainer(experiment).block(updates=1)  # compiles the kernels, outside the time that is measured
     result = train(experiment, folder, observer=observer, scored=False)
     return record_of(experiment, folder, result, name=name, sequences=sequences)
 
@@ -139,7 +140,8 @@ def _machines(
 
 
 def _worst(blocks: list[Block], solved_at: int) -> float | None:
-    """Of the machine delivered: how another attempt began is not its falling back."""
+    """The highest window mean after solving, in the attempt that was delivered: another attempt's beginning is no
+    relapse."""
     worst = worst_after(attempt_solved_at(blocks, solved_at), solved_at)
     return worst if math.isfinite(worst) else None
 

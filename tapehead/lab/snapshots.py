@@ -1,4 +1,4 @@
-"""A machine of the zoo as it was on the way: trained again, which gives the same bits, and looked at between blocks."""
+"""A machine of the zoo during its training: trained again, which gives the same bits, and saved between blocks."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def milestones(blocks: int, count: int = COUNT) -> list[int]:
     for i in range(count):
         ideal = round(blocks ** (i / (count - 1)))
         least = chosen[-1] + 1 if chosen else 1
-        chosen.append(min(max(ideal, least), blocks - (count - 1 - i)))  # leaves room for those to come
+        chosen.append(min(max(ideal, least), blocks - (count - 1 - i)))  # leaves enough for the remaining ones
     return chosen
 
 

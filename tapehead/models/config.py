@@ -12,12 +12,12 @@ from tapehead import checks
 from tapehead.kernels.ntm_scan.contract import (
     MOST_LAYERS,
     AddActivation,
-    Controller,
     KeyActivation,
     Order,
     OutputFrom,
     ScanSpec,
     Shift,
+    controller_name,
 )
 from tapehead.suggest import unknown
 
@@ -36,7 +36,8 @@ class NTMConfig:
     # --- said by the paper -------------------------------------------------------------------------------------------
     input_size: int
     output_size: int
-    controller: Controller = "lstm"
+    controller: str = "lstm"
+    """lstm, feedforward, or a subclass of `tapehead.Controller` as module:Class."""
     controller_size: int = 100
     controller_layers: int = 1
     num_heads: int = 1
@@ -95,6 +96,7 @@ class NTMConfig:
 
     def __post_init__(self) -> None:
         checks.canonical_fields(self, least={"shift_range": 0}, most={"controller_layers": MOST_LAYERS})
+        object.__setattr__(self, "controller", controller_name(self.controller))
         if self.initial_memory == "addresses" and self.memory_width < ADDRESS_DIGITS:
             raise ValueError(
                 f"initial_memory is 'addresses', which have {ADDRESS_DIGITS} digits, but memory_width is "

@@ -4,6 +4,7 @@ Both hold the same parameters under the same names, so a checkpoint of one loads
 """
 
 import dataclasses
+import math
 from typing import Any, Self, get_type_hints
 
 import torch
@@ -13,7 +14,16 @@ from tapehead import checks
 from tapehead.kernels import dispatch
 from tapehead.kernels.memory import in_one_piece
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import ScanState, Trace, check_state, half_precision, is_plain, tree_map
+from tapehead.kernels.ntm_scan.contract import (
+    CONTROLLER_PREFIX,
+    ScanState,
+    Trace,
+    check_state,
+    controller_name,
+    half_precision,
+    is_plain,
+    tree_map,
+)
 from tapehead.losses import BINARY, Loss
 from tapehead.models.config import NTMConfig
 from tapehead.models.initial import initial_shapes, initial_state
@@ -56,8 +66,8 @@ class Machine(nn.Module):
                     parameter.fill_(self.config.initial_memory_value if name == "initial.memory" else 0.0)
                     if name.endswith("_rates"):
                         parameter.fill_(1.0)
-                elif parameter.ndim == 2:
-                    bound = parameter.shape[1] ** -0.5
+                elif parameter.ndim >= 2:
+                    bound = math.prod(parameter.shape[1:]) ** -0.5
                     drawn = torch.empty(parameter.shape, dtype=parameter.dtype)
                     parameter.copy_(drawn.uniform_(-bound, bound, generator=generator))
                 else:
@@ -66,16 +76,18 @@ class Machine(nn.Module):
     def _initial_bias(self, name: str, like: Tensor) -> Tensor:
         config, spec = self.config, self._spec
         bias = torch.zeros_like(like)
-        if name.startswith("controller.") and config.controller == "lstm":
-            bias[config.controller_size : 2 * config.controller_size] = config.forget_bias
+        if name.startswith(CONTROLLER_PREFIX):
+            spec.controller_kind.initial_bias(spec, name.removeprefix(CONTROLLER_PREFIX), bias, config.forget_bias)
         elif name == "interface.bias":
-            read_part = spec.read_heads * spec.addressing_size
-            reading = bias[:read_part].view(spec.read_heads, -1)
-            writing = bias[read_part:].view(spec.write_heads, -1)
-            for heads, gate_bias in ((reading, config.read_gate_bias), (writing, config.write_gate_bias)):
-                heads[:, spec.memory_width] = config.strength_bias
-                heads[:, spec.memory_width + 1] = gate_bias
-                heads[:, spec.addressing_size - 1] = config.sharpen_bias
+            reading, writing = spec.interface.heads(bias)
+            read, write = spec.interface.read, spec.interface.write
+            for heads, parts, gate_bias in (
+                (reading, read, config.read_gate_bias),
+                (writing, write, config.write_gate_bias),
+            ):
+                heads[:, parts["strength"]] = config.strength_bias
+                heads[:, parts["gate"]] = gate_bias
+                heads[:, parts["sharpening"]] = config.sharpen_bias
         return bias
 
     def initial_state(self, batch_size: int = 1) -> NTMState:
@@ -203,8 +215,9 @@ class NTM(Machine, SequenceModel):
     """A Neural Turing Machine over sequences, used like `torch.nn.LSTM`: `y, state = ntm(x, state, lengths)`.
 
     x is [T, B, input_size] (`batch_first=True`: [B, T, ...]; one sequence: [T, input_size]); y are logits. `state` is
-    an `NTMState`. `return_trace=True` adds a `Trace` of all that the heads did. `backend` is "auto", "reference",
-    "cpu" or "gpu"; `backend_in_use()` says what "auto" takes. The options of the machine are the fields of `NTMConfig`:
+    an `NTMState`, or any tuple or list of its six tensors. `return_trace=True` adds a `Trace` of all that the heads
+    did. `backend` is "auto", "reference", "cpu" or "gpu"; `backend_in_use()` says what "auto" takes. The options of the
+    machine are the fields of `NTMConfig`:
 
     >>> ntm = NTM(9, 8, controller="feedforward", num_heads=2, memory_slots=64)
     >>> y, state = ntm(torch.zeros(5, 3, 9))
@@ -263,6 +276,10 @@ class NTM(Machine, SequenceModel):
     def options(cls) -> dict[str, Any]:
         return {name: hint for name, hint in get_type_hints(NTMConfig).items() if name not in DECIDED}
 
+    @classmethod
+    def canonical_options(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return {key: controller_name(value) if key == "controller" else value for key, value in options.items()}
+
     def backend_in_use(self) -> str:
         """The backend that this machine runs on where it is now: "reference", "cpu" or "gpu"."""
         return self.backend_and_reason()[0]
@@ -294,7 +311,7 @@ class NTM(Machine, SequenceModel):
         else:
             full = ScanState(*(part.unsqueeze(0) for part in state))
         given = (self._spec, flat, x, lengths.unsqueeze(0), used.unsqueeze(0), full)
-        backend = self.backend_in_use()
+        backend, _ = dispatch.choose(self.backend, self._spec, flat.dtype, flat.device, tape)
         trace: Trace | None = None
         if return_trace:
             y, final, traced = dispatch.trace(backend, *given)

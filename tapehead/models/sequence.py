@@ -125,6 +125,12 @@ class SequenceModel(nn.Module, abc.ABC):
         named = [one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
         return {name: annotations.get(name, Any) for name in named if name not in DECIDED}
 
+    @classmethod
+    def canonical_options(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Options whose types are right, in the form in which an experiment keeps them: a name that works in every
+        process for what was registered in this one."""
+        return options
+
     # --- where it runs -----------------------------------------------------------------------------------------------
 
     def choose_backend(self, backend: str) -> None:
@@ -246,13 +252,17 @@ class SequenceModel(nn.Module, abc.ABC):
 
         And the gradient's sums of squares part by part, where they cost nothing: the update's contract says what for.
         """
-        steps = int(lengths.max())
-        inputs, targets, mask = inputs[:, :steps], targets[:, :steps], mask[:, :steps]
-        flat = flat.detach().requires_grad_()
-        logits = self.population(flat, inputs, lengths, slots)
-        costs = loss.nats(logits, targets, mask)
-        (gradient,) = torch.autograd.grad(costs.mean(dim=-1).sum(), flat)
-        return costs.detach(), gradient, None
+        all_costs: list[Tensor] = []
+        gradients: list[Tensor] = []
+        for s in range(flat.shape[0]):  # one by one, so that a seed's bits do not depend on its neighbours
+            steps, one = int(lengths[s].max()), slice(s, s + 1)  # without their padding: longer sums round apart
+            own = flat[one].detach().clone().requires_grad_()  # a copy: at another alignment a product rounds apart
+            x = inputs[one, :steps].clone()
+            logits = self.population(own, x, lengths[one], None if slots is None else slots[one])
+            costs = loss.nats(logits, targets[one, :steps], mask[one, :steps])
+            gradients += torch.autograd.grad(costs.mean(), own)
+            all_costs.append(costs.detach())
+        return torch.cat(all_costs), torch.cat(gradients), None
 
 
 def as_counts(name: str, counts: Any, batch: int, most: int, limit: str, device: torch.device) -> Tensor:

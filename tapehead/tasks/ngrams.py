@@ -41,7 +41,7 @@ class NGrams(Task):
     """The dynamic N-grams task.
 
     length: bits in a sequence. order: N, so that a context has N - 1 bits. scored: "all" bits, or "after_context" those
-    without the first N - 1, which nobody can predict.
+    without the first N - 1, which cannot be predicted.
     """
 
     length: Size = 200

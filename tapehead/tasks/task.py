@@ -2,7 +2,7 @@
 
 Shapes: `lead` the stream's leading dimensions (steps, seeds), T time, B batch, I input channels, O output channels.
 Every row of a batch has its own sizes. T is the longest row of the call, and what lies past a row's own length is zero
-in inputs, targets and mask: a row's content does not depend on who else is in the batch.
+in inputs, targets and mask: a row's content does not depend on the others.
 """
 
 import re
@@ -113,8 +113,10 @@ class Task(Typed, ABC):
 
     def canonical_sizes(self, sizes: Mapping[str, Any]) -> dict[str, Size]:
         """Sizes in the form that the task's fields have; those that it does not have are refused."""
-        self.ranges(**sizes)
-        return {name: canonical(size, hints(type(self))[name], name) for name, size in sizes.items()}
+        fields = hints(type(self))
+        own = {name: canonical(sizes[name], fields[name], name) for name in sizes if name in self.limits}
+        self.ranges(**{**sizes, **own})
+        return own
 
     def label(self, sizes: Mapping[str, Size]) -> str:
         """Sizes as a heading of a table or picture, "Length 10"; without sizes, those of training."""
@@ -122,7 +124,7 @@ class Task(Typed, ABC):
         return ", ".join(f"{name.capitalize()} {_readable(size)}" for name, size in named.items())
 
     def optimal_bits(self, batch: Batch) -> Tensor:
-        """The least cost in bits that a predictor can hope for on these sequences, [*lead, B]; zero if nothing is left
+        """The lowest expected cost in bits of any predictor on these sequences, [*lead, B]; zero if nothing is left
         to chance."""
         return torch.zeros(batch.lengths.shape, dtype=torch.float64, device=batch.lengths.device)
 

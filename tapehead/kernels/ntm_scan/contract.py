@@ -14,17 +14,21 @@ The scan runs S machines over B sequences each:
 
 import dataclasses
 import functools
+import itertools
 import json
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from tapehead.checks import FLOATS, canonical_fields
+from tapehead.registry import CONTROLLERS
 
-Controller = Literal["lstm", "feedforward"]
+if TYPE_CHECKING:
+    from tapehead.kernels.ntm_scan.controllers import Controller
+
 Shift = Literal["softmax", "scalar"]
 Order = Literal["write_then_read", "read_then_write"]
 KeyActivation = Literal["linear", "tanh"]
@@ -32,6 +36,8 @@ AddActivation = Literal["linear", "tanh", "sigmoid"]
 OutputFrom = Literal["hidden_and_reads", "hidden"]
 
 MOST_LAYERS = 1024
+CONTROLLER_PREFIX = "controller."
+"""Of the names of a controller's parameters among those of the machine."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +46,8 @@ class ScanSpec:
 
     input_size: int
     output_size: int
-    controller: Controller = "lstm"
+    controller: str = "lstm"
+    """A name in `registry.CONTROLLERS`, or module:Class."""
     controller_size: int = 100
     controller_layers: int = 1
     read_heads: int = 1
@@ -57,6 +64,7 @@ class ScanSpec:
 
     def __post_init__(self) -> None:
         canonical_fields(self, least={"shift_range": 0}, most={"controller_layers": MOST_LAYERS})
+        object.__setattr__(self, "controller", controller_name(self.controller))
         if self.interface_clip is not None and not self.interface_clip > 0:
             raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for none.")
 
@@ -65,42 +73,32 @@ class ScanSpec:
         """Interface entries that one head's shift takes."""
         return 2 * self.shift_range + 1 if self.shift == "softmax" else 1
 
-    @property
-    def addressing_size(self) -> int:
-        """Interface entries of one head's addressing: key, strength, gate, shift, sharpening, in this order."""
-        return self.memory_width + 2 + self.shift_inputs + 1
+    @functools.cached_property
+    def interface(self) -> "Interface":
+        """The interface vector, through which the controller drives the heads. The order of its parts is here alone."""
+        m = self.memory_width
+        addressing = dict(key=m, strength=1, gate=1, shift=self.shift_inputs, sharpening=1)
+        writing = addressing | dict(erase=m, add=m, write_gate=int(self.write_gate))
+        return Interface(self.read_heads, HeadParts(addressing), self.write_heads, HeadParts(writing))
 
-    @property
-    def write_size(self) -> int:
-        """Interface entries of one write head: addressing, erase, add and, if there is one, the write gate."""
-        return self.addressing_size + 2 * self.memory_width + int(self.write_gate)
-
-    @property
-    def interface_size(self) -> int:
-        """Width of the interface vector: all read heads, then all write heads."""
-        return self.read_heads * self.addressing_size + self.write_heads * self.write_size
-
-    @property
+    @functools.cached_property
     def recurrent_layers(self) -> int:
         """Layers that carry hidden and cell state from step to step."""
-        return self.controller_layers if self.controller == "lstm" else 0
+        return self.controller_kind.recurrent_layers(self)
+
+    @functools.cached_property
+    def controller_kind(self) -> "Controller":
+        """The controller that `controller` names."""
+        return _controller_class(self.controller)()
 
     @functools.cached_property
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the parameters, in the order in which they stand in the flat vector.
-
-        LSTM weights act on [input; hidden] and stack the gates input, forget, candidate, output.
-        """
+        """Names and shapes of the parameters, in the order in which they stand in the flat vector."""
         c, reads = self.controller_size, self.read_heads * self.memory_width
-        shapes: dict[str, tuple[int, ...]] = {}
-        below = self.input_size + reads
-        for layer in range(self.controller_layers):
-            rows, columns = (4 * c, below + c) if self.controller == "lstm" else (c, below)
-            shapes[f"controller.weight_{layer}"] = (rows, columns)
-            shapes[f"controller.bias_{layer}"] = (rows,)
-            below = c
-        shapes["interface.weight"] = (self.interface_size, c)
-        shapes["interface.bias"] = (self.interface_size,)
+        own = self.controller_kind.parameter_shapes(self)
+        shapes = {f"{CONTROLLER_PREFIX}{name}": shape for name, shape in own.items()}
+        shapes["interface.weight"] = (self.interface.size, c)
+        shapes["interface.bias"] = (self.interface.size,)
         shapes["output.weight"] = (self.output_size, c + (reads if self.output_from == "hidden_and_reads" else 0))
         shapes["output.bias"] = (self.output_size,)
         return shapes
@@ -140,6 +138,64 @@ class ScanSpec:
     def from_json(cls, text: str) -> Self:
         fields: dict[str, Any] = json.loads(text)
         return cls(**fields)
+
+
+def controller_name(name: str) -> str:
+    """The one name of a controller, from any of its names; refuses what is no controller."""
+    return CONTROLLERS.name_of(_controller_class(name))
+
+
+def _controller_class(name: str) -> "type[Controller]":
+    from tapehead.kernels.ntm_scan.controllers import controller_class  # which speaks of specifications
+
+    return controller_class(name)
+
+
+class HeadParts:
+    """One head's entries of the interface vector, part by part.
+
+    `parts["key"]` is the slice of them that holds the key. All heads have key, strength, gate, shift and sharpening;
+    write heads also have erase, add and write_gate, which is empty in a machine without one.
+    """
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self.sizes, self.size = sizes, sum(sizes.values())
+        ends = itertools.accumulate(sizes.values())
+        self._slices = {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
+
+    def __getitem__(self, name: str) -> slice:
+        return self._slices[name]
+
+    def split(self, entries: Tensor) -> dict[str, Tensor]:
+        """[..., size] -> views [..., part] by name."""
+        return dict(zip(self.sizes, entries.split(list(self.sizes.values()), dim=-1), strict=True))
+
+
+class Interface(NamedTuple):
+    """The interface vector: all read heads, then all write heads."""
+
+    read_heads: int
+    read: HeadParts
+    write_heads: int
+    write: HeadParts
+
+    @property
+    def size(self) -> int:
+        return self.read_heads * self.read.size + self.write_heads * self.write.size
+
+    def heads(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """[..., size] -> views of the read heads [..., R, read.size] and of the write heads [..., W, write.size]."""
+        reading, writing = vector.split([self.read_heads * self.read.size, self.write_heads * self.write.size], dim=-1)
+        return (
+            reading.unflatten(-1, (self.read_heads, self.read.size)),
+            writing.unflatten(-1, (self.write_heads, self.write.size)),
+        )
+
+    def part_names(self) -> list[str]:
+        """The part that each entry belongs to."""
+        counted = ((self.read_heads, self.read), (self.write_heads, self.write))
+        of_heads = (parts.sizes.items() for heads, parts in counted for _ in range(heads))
+        return [name for sizes in of_heads for name, size in sizes for _ in range(size)]
 
 
 class ScanState(NamedTuple):
@@ -265,12 +321,19 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch
     raise ValueError(f"{name} has layout {tensor.layout}, but the scan takes dense tensors: use to_dense().")
 
 
+FEW = 256
+
+
 def check_counts(lengths: Tensor, slots: Tensor, steps: int, tape: int) -> None:
     """Refuse numbers of steps and slots that a sequence of so many steps on such a tape cannot have."""
     for name, counts, least, most in (("lengths", lengths, 0, steps), ("slots", slots, 1, tape)):
         if counts.numel() == 0 or is_vmapped(counts):  # values inside vmap cannot be looked at
             continue
-        low, high = torch.stack(torch.aminmax(counts)).tolist()
+        if counts.is_cpu and counts.numel() <= FEW:  # of a few numbers Python finds the least faster than torch
+            values = counts.flatten().tolist()
+            low, high = min(values), max(values)
+        else:
+            low, high = torch.stack(torch.aminmax(counts)).tolist()
         if low < least or high > most:
             wrong = low if low < least else high
             raise ValueError(f"{name} holds {wrong}, but must lie between {least} and {most}.")
@@ -293,6 +356,21 @@ def is_plain(tensor: Tensor) -> bool:
         and not tensor.is_neg()
         and not tensor._is_zerotensor()
     )
+
+
+SIZES = frozenset({"input_size", "output_size", "controller_size", "controller_layers", "read_heads", "write_heads"})
+SIZES |= {"memory_width", "shift_range", "interface_clip"}
+"""Options of a specification that are numbers. All the others are choices."""
+
+
+def unknown_option(backend: str, spec: ScanSpec, known: dict[str, tuple[Any, ...]]) -> str | None:
+    """Why a backend that knows these choices, and no others, cannot run a machine; None if it knows them all."""
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if field.name not in SIZES and value not in known.get(field.name, ()):
+            choices = ", ".join(map(str, known.get(field.name, ()))) or "no value of it"
+            return f"the {backend} kernel does not know {field.name} {value!r}, only {choices}."
+    return None
 
 
 class FusedBackend(Protocol):
@@ -359,11 +437,12 @@ class FusedBackend(Protocol):
         slots: Tensor,
         state: ScanState,
         state_gradient: bool,
+        loss: str,
     ) -> Learned:
         """One training step without autograd.
 
-        A cost is the binary cross-entropy of the logits with targets [S, T, B, O], summed over channels and over the
-        steps where mask [S, T, B] is one. A backend that has the gradient at hand part by part may return `squares`
-        [S, parts], the sum of squares of each part, NaN in a part that is not finite or where a cost is not: then the
-        update need not look at the gradient once more.
+        A cost is that of `losses.BINARY` or `losses.CATEGORICAL`, as `loss` says, "binary" or "categorical", for the
+        logits and targets [S, T, B, O], summed over the steps where mask [S, T, B] is not zero. A backend that has the
+        gradient at hand part by part may return `squares` [S, parts], the sum of squares of each part, NaN in a part
+        that is not finite or where a cost is not: then the update need not look at the gradient once more.
         """

@@ -15,9 +15,21 @@ from torch import Tensor
 
 from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, tree_map
+from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, tree_map, unknown_option
 from tapehead.kernels.ntm_scan.gpu_plan import TILE_COLUMNS, TILE_ROWS, Plan
 
+KNOWN: dict[str, tuple[Any, ...]] = {
+    "controller": ("lstm", "feedforward"),
+    "shift": ("softmax", "scalar"),
+    "order": ("write_then_read", "read_then_write"),
+    "key_activation": ("linear", "tanh"),
+    "add_activation": ("linear", "tanh", "sigmoid"),
+    "output_from": ("hidden_and_reads", "hidden"),
+    "write_gate": (False, True),
+}
+"""The values of every choice of a specification that the kernel computes; it refuses any other."""
+
+LOSSES = {"binary": 0, "categorical": 1}
 OLDEST = (8, 0)  # compute capability
 MOST_CHUNKS = 128  # of the rows that a weight gradient sums over
 OUTPUT_THREADS = 1024
@@ -39,7 +51,7 @@ class Arguments(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("outputs", "kept", "packed", "targets", "mask", "costs")),
         *((name, ctypes.c_void_p) for name in ("d_outputs", "d_rows", "gradient", "squares", "d_inputs")),
         ("kept_size", ctypes.c_longlong),
-        *((name, ctypes.c_int) for name in ("seeds", "steps", "batch", "keep", "chunks", "chunk_rows")),
+        *((name, ctypes.c_int) for name in ("seeds", "steps", "batch", "keep", "chunks", "chunk_rows", "loss")),
     ]
 
 
@@ -73,7 +85,7 @@ def _kernels(plan: Plan, device: torch.device) -> Any:
 
 @functools.cache  # asked before every update
 def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
-    """Why not, if not. The length of the tape is not known here; a tape that is too long is refused by the scan."""
+    """None if this backend can run such a machine on a tape of so many slots here, otherwise why not."""
     if device.type != "cuda":
         return f"the GPU kernel runs on CUDA devices, and this is {device}."
     if dtype != torch.float32:
@@ -84,7 +96,8 @@ def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int
             f"the GPU kernel needs compute capability {OLDEST[0]}.{OLDEST[1]}, and this device has "
             f"{capability[0]}.{capability[1]}."
         )
-    return nvrtc.missing() or Plan(spec, slots, _shared_limit(device)).refusal()
+    unknown = unknown_option("GPU", spec, KNOWN)
+    return nvrtc.missing() or unknown or Plan(spec, slots, _shared_limit(device)).refusal()
 
 
 @functools.cache
@@ -258,11 +271,15 @@ def loss_and_gradient(
     slots: Tensor,
     state: ScanState,
     state_gradient: bool,
+    loss: str,
 ) -> Learned:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
+    call.arguments.loss = LOSSES[loss]
     costs = call.empty(call.seeds, call.batch)
     d_outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
-    call.set(targets=targets.to(torch.float32), mask=mask.to(torch.float32), costs=costs, d_outputs=d_outputs)
+    if mask.dtype != torch.float32:
+        mask = (mask != 0).to(torch.float32)  # a float64 may round to zero
+    call.set(targets=targets.to(torch.float32), mask=mask, costs=costs, d_outputs=d_outputs)
     call.set_backward(call.forward(keep=True))
     call.outputs()
     d_initial = call.empty_state("d_initial", state) if state_gradient else None

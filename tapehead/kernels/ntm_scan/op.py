@@ -191,7 +191,7 @@ def ntm_scan(
         check_arguments(machine, parameters, inputs, lengths, slots, state)
         check_counts(lengths, slots, inputs.shape[1], memory.shape[2])
     backend = backend_for(parameters.device)
-    reason = backend.refusal(machine, parameters.dtype, parameters.device)
+    reason = backend.refusal(machine, parameters.dtype, parameters.device, memory.shape[2])
     if reason is not None:
         raise ValueError(reason)
     outputs, final, kept = backend.forward(machine, parameters, inputs, lengths, slots, state, keep, clear=True)

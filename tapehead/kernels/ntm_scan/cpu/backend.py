@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tapehead.kernels import jit
-from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace
+from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, check_counts, unknown_option
 from tapehead.kernels.ntm_scan.cpu import buffers, entries
 from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
     COSTS,
@@ -39,14 +39,30 @@ from tapehead.kernels.ntm_scan.cpu.tracing import stack, trace_of_row
 
 Array = npt.NDArray[Any]
 
+KNOWN: dict[str, tuple[Any, ...]] = {
+    "controller": ("lstm", "feedforward"),
+    "shift": ("softmax", "scalar"),
+    "order": ("write_then_read", "read_then_write"),
+    "key_activation": ("linear", "tanh"),
+    "add_activation": ("linear", "tanh", "sigmoid"),
+    "output_from": ("hidden_and_reads", "hidden"),
+    "write_gate": (False, True),
+}
+"""The values of every choice of a specification that the kernel computes; it refuses any other."""
+
 
 def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
     """None if this backend can run such a machine here, otherwise one sentence that says why not."""
     if device.type != "cpu":
-        return f"The cpu backend runs on the CPU, but the tensors are on {device}."
+        return f"the CPU kernel runs on the CPU, but the tensors are on {device}."
     if dtype not in jit.DTYPES:
-        return f"The cpu backend computes in float32 and float64, but the parameters are {dtype}."
-    return jit.refusal()
+        return f"the CPU kernel computes in float32 and float64, but the parameters are {dtype}."
+    return _unknown_option(spec) or jit.refusal()
+
+
+@functools.cache  # asked before every update
+def _unknown_option(spec: ScanSpec) -> str | None:
+    return unknown_option("CPU", spec, KNOWN)
 
 
 def _dense(tensor: Tensor) -> Tensor:
@@ -55,18 +71,6 @@ def _dense(tensor: Tensor) -> Tensor:
 
 def _whole(tensor: Tensor) -> Tensor:
     return _dense(tensor if tensor.dtype == torch.int64 else tensor.to(torch.int64))
-
-
-def _check_counts(lengths: Tensor, slots: Tensor, steps: int, tape: int) -> None:
-    """The kernel does not check bounds, so what would break them is refused here."""
-    if lengths.numel() == 0:
-        return
-    for name, counts, least, most in (("lengths", lengths, 0, steps), ("slots", slots, 1, tape)):
-        values = [count for seed in counts.tolist() for count in seed]  # for a few numbers faster than torch or numpy
-        low, high = min(values), max(values)
-        if low < least or high > most:
-            wrong = low if low < least else high
-            raise ValueError(f"{name} holds {wrong}, but must lie between {least} and {most}.")
 
 
 def _execute(plan: Plan, sizes: Array, table: dict[int, Tensor], clip: float | None, dtype: torch.dtype) -> None:
@@ -114,7 +118,7 @@ def _forward(
     tape, dtype = state.memory.shape[-2], parameters.dtype
     plan, sizes = make_plan(spec, seeds, steps, batch, tape, mode)
     lengths, slots = _whole(lengths), _whole(slots)
-    _check_counts(lengths, slots, steps, tape)
+    check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
     outputs = buffers.empty((seeds, steps, batch, spec.output_size), dtype)
     final = ScanState(*(buffers.empty(tuple(part.shape), dtype) for part in state))
     kept = buffers.empty((seeds, batch, plan.record) if plan.keep else (0,), dtype)
@@ -205,17 +209,19 @@ def loss_and_gradient(
     slots: Tensor,
     state: ScanState,
     state_gradient: bool,
+    loss: str,
 ) -> Learned:
     """One training step without autograd: costs [S, B], gradients [S, P] of the mean costs and of the initial state."""
     seeds, steps, batch = inputs.shape[:3]
     tape, dtype = state.memory.shape[-2], parameters.dtype
-    plan, sizes = make_plan(spec, seeds, steps, batch, tape, "train")
+    plan, sizes = make_plan(spec, seeds, steps, batch, tape, "train", loss)
     lengths, slots = _whole(lengths), _whole(slots)
-    _check_counts(lengths, slots, steps, tape)
+    check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
     costs = buffers.empty((seeds, batch), dtype)
     d_parameters = buffers.empty((seeds, plan.groups, plan.P), dtype)
     table = {PARAMETERS: _dense(parameters), INPUTS: _dense(inputs), LENGTHS: lengths, SLOTS: slots}
-    table.update({TARGETS: _dense(targets.to(dtype)), MASK: _dense(mask.to(dtype))})
+    # the kernel takes ones and zeros: a mask so small that it rounds to zero would not count there
+    table.update({TARGETS: _dense(targets.to(dtype)), MASK: _dense((mask != 0).to(dtype))})
     table.update({COSTS: costs, D_PARAMETERS: d_parameters})
     _with_state(table, STATE, ScanState(*map(_dense, state)))
     d_state = None

@@ -7,13 +7,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tapehead.kernels.ntm_scan.contract import ScanSpec
+from tapehead.kernels.ntm_scan.cpu.compiled.interface import SHIFTS
 from tapehead.kernels.ntm_scan.cpu.compiled.memory import SLOT_BLOCK
-from tapehead.kernels.ntm_scan.cpu.compiled.plan import GAP, PENDING, Plan
+from tapehead.kernels.ntm_scan.cpu.compiled.plan import BINARY, CATEGORICAL, GAP, PENDING, Plan
 from tapehead.kernels.ntm_scan.cpu.compiled.rows import GROUP_ROWS
 from tapehead.kernels.ntm_scan.cpu.compiled.vectors import LANES
 
 Array = npt.NDArray[Any]
 
+LOSSES = {"binary": BINARY, "categorical": CATEGORICAL}
 SEGMENT = 8  # the memory itself is kept before every 8th step; the backward pass replays the writes in between
 
 
@@ -23,8 +25,10 @@ def rows_per_group(batch: int) -> int:
 
 
 @functools.lru_cache(maxsize=512)
-def make_plan(spec: ScanSpec, seeds: int, steps: int, batch: int, slots: int, mode: str) -> tuple[Plan, Array]:
-    """mode: forward (nothing kept), keep, trace (keep every memory), backward or train."""
+def make_plan(
+    spec: ScanSpec, seeds: int, steps: int, batch: int, slots: int, mode: str, loss: str = "binary"
+) -> tuple[Plan, Array]:
+    """mode: forward (nothing kept), keep, trace (keep every memory), backward or train, which has a loss."""
     c, m, n, r, w = spec.controller_size, spec.memory_width, slots, spec.read_heads, spec.write_heads
     layers, heads, lstm = spec.controller_layers, r + w, spec.controller == "lstm"
     kept_steps = 2 if mode == "forward" else steps
@@ -35,10 +39,10 @@ def make_plan(spec: ScanSpec, seeds: int, steps: int, batch: int, slots: int, mo
     hidden_stride = _up(c + 1, 16)
     summary = hidden_stride + _up(r * m, 16)
     all_seen = spec.output_from == "hidden_and_reads"
-    ask_read = m + 5 + 2 * spec.shift_range
-    ask_write = ask_read + 2 * m + 1
+    ask_read, ask_write = _ask_sizes(spec)
     asks = r * ask_read + w * ask_write
-    face, outs = spec.interface_size, spec.output_size
+    raw, face, outs = spec.interface.write, spec.interface.size, spec.output_size
+    assert raw["add"].start == raw["erase"].stop, "the kernel's gradients of erase and add are one vector"
     first_p = gates * (first_width + 1)
     interface_p = first_p + (layers - 1) * gates * (next_width + 1)
     strides = [(_up(first_width + 1, 16), _up(gates, 8))]
@@ -104,7 +108,7 @@ def make_plan(spec: ScanSpec, seeds: int, steps: int, batch: int, slots: int, mo
         clipped=int(spec.interface_clip is not None),
         forward=int(mode != "backward"),
         backward=int(back),
-        loss=int(mode == "train"),
+        loss=LOSSES[loss] if mode == "train" else 0,
         keep=int(mode in ("keep", "trace", "backward")),
         segment=segment,
         time_mask=1 if mode == "forward" else -1,
@@ -123,8 +127,9 @@ def make_plan(spec: ScanSpec, seeds: int, steps: int, batch: int, slots: int, mo
         logits_stride=_up(outs, 8),
         F=face,
         F_stride=_up(face, 8),
-        raw_read=spec.addressing_size,
-        raw_write=spec.write_size,
+        raw_read=spec.interface.read.size,
+        raw_write=raw.size,
+        **{f"raw_{name}": raw[name].start for name in raw.sizes},
         ask_read=ask_read,
         ask_write=ask_write,
         asks=asks,
@@ -157,11 +162,18 @@ def _up(size: int, step: int) -> int:
     return (size + step - 1) // step * step
 
 
+def _ask_sizes(spec: ScanSpec) -> tuple[int, int]:
+    """Numbers that a read head and a write head ask for, after the activations: see compiled/interface.py."""
+    read = spec.memory_width + SHIFTS + 2 * spec.shift_range + 1
+    return read, read + 2 * spec.memory_width + 1
+
+
 def _record(spec: ScanSpec, steps: int, slots: int, segment: int) -> _Offsets:
     """The parts of a row's record; segment 0 keeps no memories."""
     c, m, lstm, layers = spec.controller_size, spec.memory_width, spec.controller == "lstm", spec.controller_layers
     heads, reads = spec.read_heads + spec.write_heads, spec.read_heads * m
-    asks = heads * (m + 5 + 2 * spec.shift_range) + spec.write_heads * (2 * m + 1)
+    ask_read, ask_write = _ask_sizes(spec)
+    asks = spec.read_heads * ask_read + spec.write_heads * ask_write
     first, following = spec.input_size + reads + c * lstm + 1, c + c * lstm + 1
     return _Offsets(
         v_at=(_up(first, 16) + (layers - 1) * _up(following, 16)) * steps,
@@ -169,7 +181,7 @@ def _record(spec: ScanSpec, steps: int, slots: int, segment: int) -> _Offsets:
         tanh_at=layers * steps * c * lstm,
         cells_at=layers * (steps + 1) * c * lstm,
         summary_at=steps * (_up(c + 1, 16) + _up(reads, 16)),
-        raw_at=steps * _up(spec.interface_size, 8),
+        raw_at=steps * _up(spec.interface.size, 8),
         ask_at=steps * asks,
         logits_at=steps * _up(spec.output_size, 8),
         similarity_at=steps * heads * slots,

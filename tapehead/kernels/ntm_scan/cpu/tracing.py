@@ -7,6 +7,7 @@ from torch import Tensor
 
 from tapehead import equations
 from tapehead.kernels.ntm_scan.contract import HeadTrace, Trace
+from tapehead.kernels.ntm_scan.cpu.compiled.interface import GATE, SHARPENING, SHIFTS, STRENGTH
 from tapehead.kernels.ntm_scan.cpu.compiled.plan import Plan
 
 
@@ -36,8 +37,8 @@ def trace_of_row(plan: Plan, record: Tensor, length: int, n: int, final: Tensor)
     def head_trace(ask: Tensor, first: int, last: int) -> HeadTrace:
         """ask [T, H, ...]; the stages between content and weighting are not recorded but follow from the two."""
         m = p.M
-        key, strength, gate, gamma = ask[..., :m], ask[..., m], ask[..., m + 1], ask[..., m + 2]
-        shifts = ask[..., m + 4 : m + 5 + 2 * p.r]
+        key, strength, gate, gamma = ask[..., :m], ask[..., m + STRENGTH], ask[..., m + GATE], ask[..., m + SHARPENING]
+        shifts = ask[..., m + SHIFTS : p.ask_read]
         chosen = content[:, first:last]
         interpolated = equations.interpolate(gate, chosen, weightings[:-1, first:last])
         shifted = equations.shift(interpolated, shifts)

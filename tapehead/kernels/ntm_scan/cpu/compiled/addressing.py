@@ -1,15 +1,14 @@
 """Addressing, Eqs. 5 to 9.
 
-`ask` holds what one head asks for, after the activations:
-    key [M], strength, gate, sharpening, 1 / |key|, shift weights [2r+1]; a write head's goes on with
-    erase [M], add [M], write gate.
-`ring` is a weighting with r more slots on either side, so that the circular shift is a plain sum.
+`ask` holds what one head asks for, after the activations, as interface.py lays it out; in `d_ask` the inverse norm has
+no gradient. `ring` is a weighting with r more slots on either side, so that the circular shift is a plain sum.
 """
 
 import math
 from typing import Any, NamedTuple
 
 from tapehead.equations import SHARPEN_EPSILON
+from tapehead.kernels.ntm_scan.cpu.compiled.interface import GATE, INVERSE_NORM, SHARPENING, SHIFTS, STRENGTH
 from tapehead.kernels.ntm_scan.cpu.compiled.intrinsics import leaf, view
 from tapehead.kernels.ntm_scan.cpu.compiled.maths import log, norm_limit
 from tapehead.kernels.ntm_scan.cpu.compiled.memory import Tape, memory_gradient, weigh_rows
@@ -87,9 +86,9 @@ def _log_all(x: Array, target: Array) -> None:
 def _refocus(head: Head, spare: Spare, tape: Tape, r: int) -> None:
     """Eqs. 7 and 8 and the logarithms of Eq. 9, from content and previous weighting: into ring, shifted and logs."""
     n, width = tape.n, tape.width
-    _interpolate(head.ask[width + 1], head.content, head.previous, view(spare.ring, r, n))
+    _interpolate(head.ask[width + GATE], head.content, head.previous, view(spare.ring, r, n))
     _close_ring(spare.ring, n, r)
-    _shift(spare.ring, view(head.ask, width + 4, 2 * r + 1), False, spare.shifted)
+    _shift(spare.ring, view(head.ask, width + SHIFTS, 2 * r + 1), False, spare.shifted)
     _log_all(spare.shifted, spare.logs)
 
 
@@ -101,7 +100,7 @@ def address(head: Head, spare: Spare, tape: Tape, r: int) -> None:
     n, width = tape.n, tape.width
     zero, one = ask.dtype.type(0), ask.dtype.type(1)
     for m in range(width):
-        spare.key[m] = ask[m] * ask[width + 3]
+        spare.key[m] = ask[m] * ask[width + INVERSE_NORM]
     fill_zero(similarity)
     weigh_rows(spare.key, tape, similarity)
     tiny, huge = one / math.sqrt(norm_limit(ask)), zero
@@ -114,19 +113,16 @@ def address(head: Head, spare: Spare, tape: Tape, r: int) -> None:
                 similarity[i] = zero
                 for m in range(width):
                     similarity[i] += spare.key[m] * (tape.entries[m * n + i] * norms[i])
-    softmax(similarity, ask[width], head.content, spare.lanes)  # Eq. 5
+    softmax(similarity, ask[width + STRENGTH], head.content, spare.lanes)  # Eq. 5
     _refocus(head, spare, tape, r)
-    softmax(spare.logs, ask[width + 2], head.weighting, spare.lanes)  # Eq. 9
+    softmax(spare.logs, ask[width + SHARPENING], head.weighting, spare.lanes)  # Eq. 9
 
 
 @compiled
 def address_back(
     head: Head, spare: Spare, tape: Tape, r: int, d_tape: Tape, d_weighting: Array, d_read: Array, d_ask: Array
 ) -> None:
-    """Backward of `address` and of Eq. 2; d_weighting becomes the gradient of the previous weighting.
-
-    d_ask: as ask, gradients of key, strength, gate, sharpening, (unused), shift weights.
-    """
+    """Backward of `address` and of Eq. 2; d_weighting becomes the gradient of the previous weighting."""
     leaf()
     ask, previous, similarity, content, weighting = (
         head.ask,
@@ -137,7 +133,8 @@ def address_back(
     )
     n, width = tape.n, tape.width
     zero, one = ask.dtype.type(0), ask.dtype.type(1)
-    beta, gate, gamma, inverse = ask[width], ask[width + 1], ask[width + 2], ask[width + 3]
+    beta, gate, gamma = ask[width + STRENGTH], ask[width + GATE], ask[width + SHARPENING]
+    inverse = ask[width + INVERSE_NORM]
     _refocus(head, spare, tape, r)
     shifted, logs = spare.shifted, spare.logs
 
@@ -157,12 +154,12 @@ def address_back(
 
     # Eq. 8
     taps = 2 * r + 1
-    shifts = view(ask, width + 4, taps)
+    shifts = view(ask, width + SHIFTS, taps)
     for j in range(taps):
         w, total = view(spare.ring, taps - 1 - j, n), zero
         for i in range(n):
             total += d_shifted[i] * w[i]
-        d_ask[width + 4 + j] = total
+        d_ask[width + SHIFTS + j] = total
     _close_ring(spare.d_ring, n, r)
     d_interpolated = spare.shifted
     _shift(spare.d_ring, shifts, True, d_interpolated)
@@ -193,4 +190,4 @@ def address_back(
     memory_gradient(tape, d_tape, alpha, delta, spare.key, weighting, d_read, sums)
     for m in range(width):
         d_ask[m] = (sums[m] - along * spare.key[m]) * inverse
-    d_ask[width], d_ask[width + 1], d_ask[width + 2] = d_beta, d_gate, d_gamma
+    d_ask[width + STRENGTH], d_ask[width + GATE], d_ask[width + SHARPENING] = d_beta, d_gate, d_gamma

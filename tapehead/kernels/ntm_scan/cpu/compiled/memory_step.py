@@ -3,7 +3,7 @@
 from typing import Any
 
 from tapehead.kernels.ntm_scan.cpu.compiled.addressing import Head, Spare, address, address_back
-from tapehead.kernels.ntm_scan.cpu.compiled.interface import activate, activate_back, clip_all
+from tapehead.kernels.ntm_scan.cpu.compiled.interface import Raw, activate, activate_back, clip_all
 from tapehead.kernels.ntm_scan.cpu.compiled.intrinsics import view
 from tapehead.kernels.ntm_scan.cpu.compiled.maths import sigmoid
 from tapehead.kernels.ntm_scan.cpu.compiled.memory import (
@@ -36,6 +36,11 @@ def _ask_at(p: Plan, head: int, now: int) -> int:
 def _raw_start(p: Plan, head: int) -> int:
     """Where a head's part of the interface begins."""
     return head * p.raw_read if head < p.R else p.R * p.raw_read + (head - p.R) * p.raw_write
+
+
+@inlined
+def _raw_parts(p: Plan) -> Raw:
+    return Raw(p.raw_key, p.raw_strength, p.raw_gate, p.raw_shift, p.raw_sharpening)
 
 
 @inlined
@@ -100,18 +105,19 @@ def _ask_all(p: Plan, clip: Any, record: Array, now: int, shared: Array) -> None
     for h in range(p.R + p.W):
         own = view(raw, _raw_start(p, h), p.raw_read)
         ask = view(record, _ask_at(p, h, now), p.ask_read)
-        activate(own, ask, p.M, p.r, p.raw_read, p.key_tanh, p.soft_shift)
+        activate(own, _raw_parts(p), ask, p.M, p.r, p.key_tanh, p.soft_shift)
         if h >= p.R:
-            own = view(raw, _raw_start(p, h) + p.raw_read, p.raw_write - p.raw_read)  # erase, add, gate
+            own = view(raw, _raw_start(p, h), p.raw_write)
             ask = view(record, _ask_at(p, h, now) + p.ask_read, 2 * p.M + 1)
-            sigmoid_all(own, view(ask, 0, p.M))
+            add = view(own, p.raw_add, p.M)
+            sigmoid_all(view(own, p.raw_erase, p.M), view(ask, 0, p.M))
             if p.add_kind == 0:
-                copy(view(own, p.M, p.M), view(ask, p.M, p.M))
+                copy(add, view(ask, p.M, p.M))
             elif p.add_kind == 1:
-                tanh_all(view(own, p.M, p.M), view(ask, p.M, p.M))
+                tanh_all(add, view(ask, p.M, p.M))
             else:
-                sigmoid_all(view(own, p.M, p.M), view(ask, p.M, p.M))
-            ask[2 * p.M] = sigmoid(own[2 * p.M], one) if p.write_gate == 1 else one
+                sigmoid_all(add, view(ask, p.M, p.M))
+            ask[2 * p.M] = sigmoid(own[p.raw_write_gate], one) if p.write_gate == 1 else one
 
 
 @inlined
@@ -149,7 +155,8 @@ def _write_step_back(p: Plan, record: Array, work: Array, shared: Array, t: int,
         _effective(p, record, t, t + 1, tape.n, effective)
         fill_zero(d_effective)
     asks = view(record, _ask_at(p, p.R, t) + p.ask_read, p.W * p.ask_write - p.ask_read)
-    d_raws = view(work, p.d_raw_w + _raw_start(p, p.R) + p.raw_read, p.W * p.raw_write - p.raw_read)
+    # from the first head's erase on; add follows it there and in `asks`
+    d_raws = view(work, p.d_raw_w + _raw_start(p, p.R) + p.raw_erase, p.W * p.raw_write - p.raw_erase)
     if p.W == 1:
         erase, add, d_erase, d_add = asks, view(asks, p.M, p.M), view(d_raws, 0, p.M), view(d_raws, p.M, p.M)
         write_back(tape, d_tape, effective, d_effective, erase, add, d_erase, d_add)
@@ -159,7 +166,7 @@ def _write_step_back(p: Plan, record: Array, work: Array, shared: Array, t: int,
             tape, d_tape, effective, d_effective, p.N, p.W, asks, p.ask_write, d_raws, p.raw_write, before, after
         )
     for h in range(p.W):
-        ask, d_raw = view(asks, h * p.ask_write, 2 * p.M + 1), view(d_raws, h * p.raw_write, 2 * p.M + p.write_gate)
+        ask, d_raw = view(asks, h * p.ask_write, 2 * p.M + 1), view(d_raws, h * p.raw_write, 2 * p.M)
         for m in range(p.M):
             d_raw[m] *= ask[m] * (one - ask[m])
         for m in range(p.M, 2 * p.M):
@@ -172,7 +179,7 @@ def _write_step_back(p: Plan, record: Array, work: Array, shared: Array, t: int,
             for i in range(h * p.N, h * p.N + tape.n):
                 d_g += d_effective[i] * weightings[i]
                 d_weightings[i] += g * d_effective[i]
-            d_raw[2 * p.M] = d_g * g * (one - g)
+            work[p.d_raw_w + _raw_start(p, p.R + h) + p.raw_write_gate] = d_g * g * (one - g)
 
 
 @inlined
@@ -205,7 +212,7 @@ def memory_step_back(p: Plan, clip: Any, record: Array, work: Array, shared: Arr
                 view(seen_raw, _raw_start(p, h), p.raw_read),
                 view(work, p.d_raw_w + _raw_start(p, h), p.raw_read),
             )
-            activate_back(own, head.ask, d_ask, d_own, p.M, p.r, p.raw_read, p.key_tanh, p.soft_shift)
+            activate_back(own, _raw_parts(p), head.ask, d_ask, d_own, p.M, p.r, p.key_tanh, p.soft_shift)
     if p.clipped == 1:
         for i in range(p.F):
             if raw[i] > clip or raw[i] < -clip:

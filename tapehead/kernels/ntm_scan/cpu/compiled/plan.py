@@ -43,7 +43,7 @@ class Plan(NamedTuple):
     # what to do
     forward: int
     backward: int
-    loss: int  # train: costs from targets, gradients from costs
+    loss: int  # train, with costs from targets and gradients from costs: BINARY or CATEGORICAL; 0 otherwise
     keep: int  # records stand in `kept`, not in scratch memory
     segment: int
     time_mask: int  # step t is recorded at t & time_mask: all ones, or 1 where nothing is kept
@@ -65,7 +65,15 @@ class Plan(NamedTuple):
     F_stride: int
     raw_read: int  # interface entries of a read head
     raw_write: int
-    ask_read: int  # the same after activations, see "Addressing"
+    raw_key: int  # where the parts of a head begin in its entries; those of every head,
+    raw_strength: int
+    raw_gate: int
+    raw_shift: int
+    raw_sharpening: int
+    raw_erase: int  # and those of a write head
+    raw_add: int
+    raw_write_gate: int
+    ask_read: int  # entries after activations, see interface.py
     ask_write: int
     asks: int
     # parameters
@@ -123,6 +131,7 @@ class Plan(NamedTuple):
     shared: int  # size
 
 
+BINARY, CATEGORICAL = 1, 2  # losses
 PLAN_SIZE = len(Plan._fields)
 fixed_tuple: Any = unsafe.to_fixed_tuple
 

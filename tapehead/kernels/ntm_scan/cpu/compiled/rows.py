@@ -4,11 +4,12 @@ import math
 
 from tapehead.kernels.ntm_scan.cpu.compiled.intrinsics import array_at, view
 from tapehead.kernels.ntm_scan.cpu.compiled.linear import lstm_cell, lstm_cell_back, tanh_layer_back
-from tapehead.kernels.ntm_scan.cpu.compiled.maths import sigmoid
+from tapehead.kernels.ntm_scan.cpu.compiled.losses import binary, categorical
 from tapehead.kernels.ntm_scan.cpu.compiled.memory import slot_norms
 from tapehead.kernels.ntm_scan.cpu.compiled.memory_step import tape_at
 from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, inlined
 from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
+    CATEGORICAL,
     COSTS,
     D_FINAL,
     D_INPUTS,
@@ -137,22 +138,36 @@ def note_reads(p: Plan, record: Array, work: Array, now: int) -> None:
 
 
 @inlined
-def cost_of(p: Plan, table: Array, step: int, logits: Array) -> float:
-    """Binary cross-entropy of one step; the logits become the gradients of the mean cost over the batch."""
-    zero, one, batch = logits.dtype.type(0), logits.dtype.type(1), logits.dtype.type(p.B)
+def cost_of(p: Plan, table: Array, step: int, logits: Array, lanes: Array) -> float:
+    """The cost of one step, whose logits become the gradients of the mean cost over the batch. A mask is 0 or 1."""
+    batch = logits.dtype.type(p.B)
     weight = array_at(table[MASK], logits, p.S * p.T * p.B)[step]
     cost = 0.0
     if weight == 0:
         fill_zero(logits)
         return cost
     targets = view(array_at(table[TARGETS], logits, p.S * p.T * p.B * p.O), step * p.O, p.O)
+    if p.loss == CATEGORICAL:
+        cost = categorical(logits, targets, batch, lanes)
+    else:
+        cost = binary(logits, targets, weight, batch)
+    return cost
+
+
+@inlined
+def _cost_of_padding(p: Plan, table: Array, step: int, like: Array) -> float:
+    """The cost of a step beyond a row's length, where logits are zeros."""
+    weight = array_at(table[MASK], like, p.S * p.T * p.B)[step]
+    if p.loss != CATEGORICAL:
+        cost: float = weight * p.O * math.log(2.0)
+        return cost
+    if weight == 0:  # targets that do not count may be NaN
+        return 0.0
+    targets = view(array_at(table[TARGETS], like, p.S * p.T * p.B * p.O), step * p.O, p.O)
+    total = 0.0
     for o in range(p.O):
-        x = logits[o]
-        positive = zero if x < 0 else x  # NaN passes
-        cost += (positive - x * targets[o]) + math.log1p(math.exp(-abs(x)))
-        logits[o] = weight * (sigmoid(x, one) - targets[o]) / batch
-    weighted: float = cost * weight
-    return weighted
+        total += targets[o]
+    return total * math.log(p.O)
 
 
 @inlined
@@ -167,10 +182,9 @@ def finish_row(
 ) -> None:
     """What a row leaves behind: its cost, or its final state and zeros for outputs beyond its length."""
     at = seed * p.B + b
-    if p.loss == 1:
-        mask = array_at(table[MASK], work, p.S * p.T * p.B)
-        for t in range(length, p.T):  # logits there are zeros
-            cost += mask[(seed * p.T + t) * p.B + b] * p.O * math.log(2.0)
+    if p.loss != 0:
+        for t in range(length, p.T):
+            cost += _cost_of_padding(p, table, (seed * p.T + t) * p.B + b, work)
         array_at(table[COSTS], work, p.S * p.B)[at] = cost
         return
     outputs = array_at(table[OUTPUTS], work, p.S * p.T * p.B * p.O)
@@ -199,7 +213,7 @@ def start_back(p: Plan, table: Array, at: int, n: int, work: Array) -> None:
     fill_zero(view(work, p.d_logits_w, p.logits_stride))
     fill_zero(view(work, p.d_raw_w, p.F_stride))
     fill_zero(view(work, p.d_gates_w, p.gates_stride))
-    if p.loss == 1:
+    if p.loss != 0:
         fill_zero(d_tape.entries)
         fill_zero(d_weightings)
         fill_zero(d_reads)
@@ -213,7 +227,7 @@ def start_back(p: Plan, table: Array, at: int, n: int, work: Array) -> None:
 @inlined
 def take_d_logits(p: Plan, table: Array, step: int, record: Array, work: Array, t: int) -> None:
     d_logits = view(work, p.d_logits_w, p.O)
-    if p.loss == 1:
+    if p.loss != 0:
         copy(view(record, p.logits_at + t * p.logits_stride, p.O), d_logits)
     else:
         copy(view(array_at(table[D_OUTPUTS], work, p.S * p.T * p.B * p.O), step * p.O, p.O), d_logits)
@@ -275,7 +289,7 @@ def finish_back(p: Plan, table: Array, seed: int, b: int, length: int, n: int, w
             fill_zero(view(d_inputs, ((seed * p.T + t) * p.B + b) * p.I, p.I))
     if table[D_STATE] == 0:  # nobody wants them
         return
-    old = D_STATE if p.loss == 1 else D_FINAL
+    old = D_STATE if p.loss != 0 else D_FINAL
     d_tape, d_weightings = tape_at(p, work, p.d_memory_w, n), view(work, p.d_weighting_w, (p.R + p.W) * p.N)
     d_reads, d_hidden = view(work, p.d_reads_w, p.R * p.M), view(work, p.d_hidden_w, p.L * p.C)
     store_state(p, table, old, D_STATE, at, d_tape, d_weightings, d_reads, d_hidden)

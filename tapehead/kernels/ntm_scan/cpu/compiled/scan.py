@@ -41,7 +41,7 @@ from tapehead.kernels.ntm_scan.cpu.compiled.rows import (
     take_d_logits,
     take_d_summary,
 )
-from tapehead.kernels.ntm_scan.cpu.compiled.vectors import fill_zero
+from tapehead.kernels.ntm_scan.cpu.compiled.vectors import LANES, fill_zero
 
 
 def run_forward(
@@ -84,8 +84,9 @@ def run_forward(
         apply(p, p.L + 1, shared, records, summary_at, logits_at, active)
         for row in range(active):
             record = view(records, row * p.record, p.record)
-            if p.loss == 1:
-                costs[row] += cost_of(p, table, step + order[row], view(record, logits_at, p.O))
+            if p.loss != 0:
+                logits, lanes = view(record, logits_at, p.O), view(shared, p.lanes_g, LANES)
+                costs[row] += cost_of(p, table, step + order[row], logits, lanes)
             else:
                 give_outputs(p, table, step + order[row], record, now)
     for row in range(rows):

@@ -48,7 +48,7 @@ def sigmoid_all(source: Array, target: Array) -> None:
 
 
 @compiled
-def _largest(x: Array, lanes: Array) -> Any:
+def largest(x: Array, lanes: Array) -> Any:
     """The maximum. Sixteen maxima side by side vectorise; one would only if LLVM might assume that there is no NaN."""
     leaf()
     top = x[0]
@@ -71,7 +71,7 @@ def _largest(x: Array, lanes: Array) -> Any:
 def softmax(x: Array, scale: Any, target: Array, lanes: Array) -> None:
     """softmax(scale * x) for scale >= 0."""
     leaf()
-    top = _largest(x, lanes)
+    top = largest(x, lanes)
     total = x.dtype.type(0)
     for i in range(target.size):
         e = exp(scale * (x[i] - top))
