@@ -13,7 +13,16 @@ from rich.table import Table
 from tapehead import files
 from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
-from tapehead.bench.measure import Row, Subject, experiment_subject, kernel_subject, lstm_subject, ntm_subject, time_all
+from tapehead.bench.measure import (
+    Row,
+    Subject,
+    drop_in_subject,
+    experiment_subject,
+    kernel_subject,
+    lstm_subject,
+    ntm_subject,
+    time_all,
+)
 from tapehead.commands.experiments import describe, read_experiment
 from tapehead.commands.options import check_count, check_device, make_folder
 from tapehead.commands.tables import new_table, print_table
@@ -48,18 +57,22 @@ def run(options: "cli.Bench") -> int:
         return 1
     threads = torch.get_num_threads()
     with console.status("timing") as status:
+        drop_ins: list[Subject] = []
         if experiment is None:
-            subjects = _subjects(fast, device)
-        time_all(subjects, options.rounds, status.update)
+            subjects, drop_ins = _subjects(fast, device), _drop_ins(fast, device)
+        time_all(subjects + drop_ins, options.rounds, status.update)
         grows = options.growth and experiment is None
         curves = growing.growth(fast, device, options.rounds, status.update) if grows else {}
     torch.set_num_threads(threads)
-    rows = [subject.row() for subject in subjects]
+    rows, drop_in_rows = [subject.row() for subject in subjects], [subject.row() for subject in drop_ins]
     about = COPY if experiment is None else describe(experiment)
     print_table(_table(rows, f"Complete updates, {about}; median of {options.rounds} rounds"))
+    if drop_ins:
+        print_table(_table(drop_in_rows, f"Drop-in updates, {about}; median of {options.rounds} rounds"))
     record = environment(device, fast) | {
         "rounds": options.rounds,
         "rows": [row.to_dict() for row in rows],
+        "drop_in_rows": [row.to_dict() for row in drop_in_rows],
         "growth_seconds": growing.as_dict(curves),
     }
     name = fast
@@ -94,6 +107,14 @@ def _subjects(fast: str, device: str) -> list[Subject]:
         for t in threads
     ]
     return subjects
+
+
+def _drop_ins(fast: str, device: str) -> list[Subject]:
+    """The same updates as a user of the library writes them."""
+    if fast == "gpu":
+        return [drop_in_subject("gpu", "lstm", batch, 1, device=device) for batch in (1, 256, 4096)]
+    subjects = [drop_in_subject("cpu", "lstm", b, t) for b in (1, 16) for t in (1, 2)]
+    return subjects + [drop_in_subject("reference", "lstm", b, t, updates=SLOW_UPDATES) for b, t in ((1, 1), (16, 2))]
 
 
 def _table(rows: list[Row], title: str) -> Table:
