@@ -185,7 +185,7 @@ class Trainer:
         chosen = weights[rows.to(self.device)]
         scored = score(self.model, chosen, self.task, dict(validation.sizes), validation.sequences, source="validation")
         costs = torch.full((len(due),), torch.nan, dtype=torch.float64)
-        costs[rows] = torch.tensor(scored.bits, dtype=torch.float64)
+        costs[rows] = torch.tensor(scored.costs, dtype=torch.float64)
         self.population.keep(self.seeds.validate(costs), weights)
         return dataclasses.replace(line, validation=tuple(map(metrics.finite, costs.tolist())))
 
