@@ -5,6 +5,7 @@ Literal, tuples, unions of these, dict, or another `Typed`. Canonical means that
 is meant, and that lists are tuples; so equal settings are equal data, whatever they were written as.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -179,11 +180,10 @@ def parse(text: str, hint: Any) -> Any:
     """
     if _takes_word(text, hint):
         return text
-    lower = text.lower()
-    try:
-        return json.loads("null" if lower == "none" else lower)
-    except (ValueError, RecursionError):
-        return text
+    for form in (text, "null" if text.lower() == "none" else text.lower()):  # True and TRUE are true
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(form)
+    return text
 
 
 def _takes_word(text: str, hint: Any) -> bool:
@@ -241,7 +241,12 @@ def to_toml(values: Mapping[str, Any], notes: Mapping[str, str] | None = None) -
 
 
 def _key(name: str) -> str:
-    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else json.dumps(name)
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _word(name)
+
+
+def _word(text: str) -> str:
+    """A basic string: TOML has no surrogate pairs, and takes no DEL as it is."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _toml(value: Any) -> str:
@@ -250,6 +255,8 @@ def _toml(value: Any) -> str:
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, bool | str):
+    if isinstance(value, str):
+        return _word(value)
+    if isinstance(value, bool):
         return json.dumps(value)
     return repr(value)
