@@ -81,16 +81,20 @@ class Registry(Mapping[str, str]):
 
 def _import(kind: str, where: str) -> Any:
     module, _, path = where.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), *path.split("."))):
+        raise ValueError(f"the {kind} {where!r} is not there: give module:Class.")
     try:
         found = _module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and imports one that is not
-        raise ValueError(f"the {kind} {where!r} needs a module {error.name!r}, which is not on the path.") from None
-    except (AttributeError, TypeError, ValueError):
-        raise ValueError(f"the {kind} {where!r} is not there: give module:Class.") from None
+    except Exception as error:
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        if name is not None and f"{module}.".startswith(f"{name}."):
+            raise ValueError(f"the {kind} {where!r} needs a module {name!r}, which is not on the path.") from None
+        why = f"{type(error).__name__}: {error}"  # the module is there, and breaks
+        raise ValueError(f"the {kind} {where!r} cannot be imported ({why}): mend its module.") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"the {kind} {where!r} is not there: give module:Class.")
+        found = getattr(found, part)
     return found
 
 

@@ -5,6 +5,7 @@ Literal, tuples, unions of these, dict, or another `Typed`. Canonical means that
 is meant, and that lists are tuples; so equal settings are equal data, whatever they were written as.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -179,11 +180,10 @@ def parse(text: str, hint: Any) -> Any:
     """
     if _takes_word(text, hint):
         return text
-    lower = text.lower()
-    try:
-        return json.loads("null" if lower == "none" else lower)
-    except (ValueError, RecursionError):
-        return text
+    for form in (text, "null" if text.lower() == "none" else text.lower()):  # True and TRUE are true
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(form)
+    return text
 
 
 def _takes_word(text: str, hint: Any) -> bool:
