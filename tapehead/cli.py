@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, Suppress, arg, subcommand
 
-from tapehead import commands, signals, terminal
+from tapehead import commands, registry, signals, terminal
 from tapehead._version import __version__
 from tapehead.commands.ending import Ending
 from tapehead.suggest import unknown
@@ -241,6 +241,7 @@ def main(arguments: list[str] | None = None) -> None:
     ending = Ending(own_process=arguments is None)
 
     def start() -> Callable[[], int]:
+        _search_here()
         command = _parse(sys.argv[1:] if arguments is None else arguments)
         ending.command = type(command).__name__.lower()
         return commands.work_of(command)
@@ -249,6 +250,13 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         signals.leave_to_the_system()
     sys.exit(code)
+
+
+def _search_here() -> None:
+    """Let module:Class name what is in the working directory."""
+    with contextlib.suppress(OSError):  # it may have been removed
+        if (here := Path.cwd()) not in registry.SEARCH:
+            registry.SEARCH.append(here)
 
 
 def _parse(arguments: list[str]) -> object:
