@@ -95,7 +95,7 @@ def _table(rows: list[Row], rounds: int) -> Table:
 
 
 def _keep(rows: list[Row], curves: dict[str, list[growing.Point]], fast: str, options: "cli.Bench") -> list[Path]:
-    """Write the numbers to a dated file, and the growth as a figure beside it."""
+    """Leave the figures in a dated file, and the growth as a picture beside it."""
     name = f"{datetime.date.today()}-{fast}"
     record: dict[str, Any] = environment(options.device, fast) | {
         "rounds": options.rounds,
