@@ -71,6 +71,9 @@ class StopAfter:
         if status.updates >= self.updates:
             signal.raise_signal(signal.SIGINT)
 
+    def stopping(self, signal_name: str) -> None:
+        print(f"{signal_name}: the run stops after this block")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
