@@ -41,6 +41,9 @@ class _Launch(ctypes.Structure):
     ]
 
 
+_FIRST = _Attribute(name=_PRIORITY, value=-1)  # 0 is everyone's, lower numbers come first
+
+
 def _nvrtc_candidates() -> Iterator[str]:
     """Files that may be NVRTC, best first: torch's own, its wheels', a CUDA installation's, the system's."""
     torch_folder = Path(torch.__file__).parent
@@ -158,6 +161,7 @@ class Kernels:
         self._allowed: dict[str, int] = {}
         self._module = ctypes.c_void_p()
         self.device = device
+        self._index = torch.cuda.current_device() if device.index is None else device.index
         with torch.cuda.device(device):
             torch.cuda.current_stream()  # makes the device's context current for the driver
             torch.empty(1, device=device)
@@ -183,12 +187,19 @@ class Kernels:
 
         urgent: its blocks come before those of other kernels that wait for a place on the device.
         """
-        with torch.cuda.device(self.device):
-            function = self._function(kernel, shared_bytes)
-            x, y, z = (*grid, 1, 1)[:3]
-            priority = _Attribute(name=_PRIORITY, value=-1)  # 0 is everyone's, lower numbers come first
-            stream = torch.cuda.current_stream().cuda_stream
-            launch = _Launch(x, y, z, threads, 1, 1, shared_bytes, stream, ctypes.addressof(priority), int(urgent))
-            arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
-            status = _driver().cuLaunchKernelEx(ctypes.byref(launch), function, arguments, None)
+        if torch._C._cuda_getDevice() != self._index:  # the context manager costs as much as the launch
+            with torch.cuda.device(self.device):
+                self._launch(kernel, grid, threads, shared_bytes, argument, urgent)
+        else:
+            self._launch(kernel, grid, threads, shared_bytes, argument, urgent)
+
+    def _launch(
+        self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any, urgent: bool
+    ) -> None:
+        function = self._function(kernel, shared_bytes)
+        x, y, z = (*grid, 1, 1)[:3]
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        launch = _Launch(x, y, z, threads, 1, 1, shared_bytes, stream, ctypes.addressof(_FIRST), int(urgent))
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
+        status = _driver().cuLaunchKernelEx(ctypes.byref(launch), function, arguments, None)
         _check_driver(status, f"launching {kernel}")
