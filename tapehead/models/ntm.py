@@ -291,6 +291,8 @@ class NTM(Machine, SequenceModel):
     def _run(
         self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
     ) -> tuple[Tensor, NTMState, Trace | None]:
+        if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+            return _run_uncompiled(self, x, state, lengths, slots, return_trace)
         if not return_trace:
             done = self._run_directly(x, state, lengths, slots)
             if done is not None:
@@ -456,3 +458,16 @@ class NTM(Machine, SequenceModel):
 
     def _full_slots(self, seeds: int, batch: int, like: Tensor) -> Tensor:
         return torch.full((seeds, batch), self.config.memory_slots, device=like.device)
+
+
+def _run_uncompiled(ntm: NTM, *given: Any) -> tuple[Tensor, NTMState, Trace | None]:
+    """`NTM._run` in eager mode under torch.compile: a graph break, and the kernel as fast as ever.
+
+    As `torch.compiler.disable`, which loads a second's worth of modules where it is applied, whoever compiles or not.
+    """
+    run: Any = torch.compiler.disable(NTM._run)
+    done: tuple[Tensor, NTMState, Trace | None] = run(ntm, *given)
+    return done
+
+
+_run_uncompiled._torchdynamo_disable = True  # type: ignore[attr-defined]
