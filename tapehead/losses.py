@@ -42,6 +42,7 @@ class Loss(abc.ABC):
 
     def bits(self, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
         """The cost of each sequence in bits, in float64. Finite for every finite logit."""
+        scored_steps(logits, targets, mask)  # refuses what has no numbers to convert
         return self.nats(logits.double(), targets.double(), mask) / math.log(2)
 
     def wrong(self, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:

@@ -20,6 +20,9 @@ from tapehead.suggest import unknown
 LARGEST_FLOAT = 3.4e38
 """Numbers end up in float32 tensors."""
 
+REFUSALS = (ValueError, TypeError, OverflowError, RuntimeError)
+"""What a value that does not fit raises; the last by tensors of unusual kinds."""
+
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "none"}
 
 
@@ -67,7 +70,7 @@ def canonical(value: Any, hint: Any, where: str) -> Any:
     """A value in the one form that its annotation has for it, or a sentence that names the field."""
     try:
         return _canonical(value, hint)
-    except (ValueError, TypeError, OverflowError):
+    except REFUSALS:
         raise ValueError(f"{where} is {_short(value)}, but it must be {describe(hint)}.") from None
 
 
@@ -96,7 +99,7 @@ def _first_that_fits(value: Any, choices: tuple[Any, ...]) -> Any:
     for choice in choices:
         try:
             return _canonical(value, choice)
-        except (ValueError, TypeError, OverflowError):
+        except REFUSALS:
             continue
     raise ValueError
 
@@ -104,10 +107,9 @@ def _first_that_fits(value: Any, choices: tuple[Any, ...]) -> Any:
 def _tuple(value: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError
-    values = list(value)
     if parts[-1:] == (...,):
-        return tuple(_canonical(part, parts[0]) for part in values)
-    return tuple(_canonical(part, hint) for part, hint in zip(values, parts, strict=True))
+        return tuple(_canonical(part, parts[0]) for part in value)
+    return tuple(_canonical(part, hint) for part, hint in zip(value, parts, strict=True))
 
 
 def _simple(value: Any, hint: Any) -> Any:
@@ -169,7 +171,7 @@ def describe(hint: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())  # a tensor has several lines
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -87,10 +87,19 @@ def test_imports_go_one_way():
     assert list(wrong_arrows(sources)) == []
 
 
+def test_tests_mirror_the_package():
+    """And no two of them have one name: pytest imports them all as top-level modules."""
+    tests = sorted(Path(__file__).parent.rglob("test_*.py"))
+    rooms = {path.relative_to(Path(__file__).parent).parts[0] for path in tests if path.parent != Path(__file__).parent}
+    assert rooms - {"outside"} <= RANK.keys()
+    names = [path.name for path in tests]
+    assert len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize(
     "source",
     [
-        "from tapehead.models import make_model",
+        "from tapehead.models import check_model",
         "import tapehead.experiment.loop",
         "from tapehead import cli",
         "def f():\n    from tapehead.models.ntm import NTM",
@@ -109,7 +118,7 @@ def test_an_arrow_that_points_back_is_found(source):
         "from tapehead.suggest import unknown",
         "from tapehead.kernels.update import cpu",
         "import tapehead, torch",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tapehead.models import make_model",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tapehead.models import check_model",
     ],
 )
 def test_an_arrow_that_points_down_is_not(source):

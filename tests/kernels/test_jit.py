@@ -24,6 +24,7 @@ from tapehead.kernels.errors import CompilationError
 from tapehead.kernels.ntm_scan import cpu
 from tapehead.kernels.ntm_scan.cpu import compiled as scan_compiled
 from tapehead.kernels.ntm_scan.cpu import entries
+from tapehead.kernels.ntm_scan.cpu.compiled import addressing, interface
 from tapehead.kernels.update import compiled as update_compiled
 from tapehead.kernels.update import cpu as update_cpu
 from tapehead.kernels.update.contract import UpdateRule, UpdateState
@@ -195,8 +196,8 @@ def alive(process):
 
 
 def test_the_key_covers_constants_from_elsewhere(monkeypatch):
-    """The update takes its constants from contract.py, the scan from equations.py."""
-    for module, name in ((update_compiled, "GRAVES_DECAY"), (update_compiled, "ADAM_BETAS"), (tiny_kernels, "FACTOR")):
+    """The scan takes its epsilons from equations.py."""
+    for module, name in ((addressing, "SHARPEN_EPSILON"), (interface, "NORM_EPSILON"), (tiny_kernels, "FACTOR")):
         before = jit._hash_of_sources([module])
         with monkeypatch.context() as patch:
             patch.setattr(module, name, (0.1, 0.2))
@@ -312,4 +313,4 @@ def test_without_numba_the_reference_runs(monkeypatch):
         jit.load([DOUBLE], "float64")
     from tapehead.kernels.update import reference
 
-    assert dispatch.update_kernel("torch", CPU) is reference.update
+    assert dispatch.update_kernel("torch", CPU, UpdateRule().optimiser) is reference.update

@@ -286,5 +286,5 @@ def test_training_after_a_fork() -> None:
         "    os._exit(0 if torch.equal(cpu.forward(*arguments, keep=False)[0], before) else 1)\n"
         "print(os.waitpid(child, 0)[1])\n"
     )
-    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     assert run_python(code, PYTHONPATH=path).stdout.strip() == "0"
