@@ -1,6 +1,7 @@
 """docs/run-folder.md names every field that a run writes, and docs/architecture.md every room of the package."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -46,5 +47,5 @@ def test_the_architecture_has_every_room_in_order():
     places = [found.index(room) for room in rooms]
     lines = [[found.index(room) for room in line if not room.startswith("_")] for line in ORDER]
     assert sorted(places) == sorted(set(places))
-    for earlier, later in zip(lines, lines[1:], strict=False):
+    for earlier, later in pairwise(lines):
         assert max(earlier) < min(later)
