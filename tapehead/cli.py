@@ -45,7 +45,7 @@ class Train:
     model: Name = None
     """A model by name (ntm, lstm) or as module:Class (default: ntm)."""
     controller: Name = None
-    """The Neural Turing Machine's controller: lstm or feedforward (default: lstm)."""
+    """The Neural Turing Machine's controller: lstm, feedforward, or module:Class (default: lstm)."""
     recipe: Annotated[Literal["tuned", "paper", "sure"] | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """tuned: the best settings that we know (the default; sure is its old name); paper: the paper's own."""
     seed: Number = None
