@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/own-task"), help="the run's folder")
     parser.add_argument("--quick", action="store_true", help="train too little to learn it")
     options = parser.parse_args()
-    updates = 300 if options.quick else 20_000
+    updates = 300 if options.quick else 40_000
     experiment = tapehead.Experiment(
         task=EveryOther(),
         model=tapehead.Model(options={"controller_size": 64, "memory_slots": 32, "order": "read_then_write"}),

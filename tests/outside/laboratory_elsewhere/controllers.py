@@ -1,10 +1,10 @@
 """A controller of one's own: a layer of tanh units that sees what it was in the step before (Elman 1990)."""
 
 import torch
-from tapehead.kernels.ntm_scan.controllers import Controller, linear
 from torch import Tensor
 
 from tapehead.kernels.ntm_scan.contract import ScanSpec
+from tapehead.kernels.ntm_scan.controllers import Controller, linear
 
 
 class Elman(Controller):
