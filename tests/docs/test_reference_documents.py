@@ -1,6 +1,5 @@
 """docs/run-folder.md names every field that a run writes, and docs/architecture.md every room of the package."""
 
-import itertools
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -48,9 +47,5 @@ def test_the_architecture_has_every_room_in_order():
     places = [found.index(room) for room in rooms]
     lines = [[found.index(room) for room in line if not room.startswith("_")] for line in ORDER]
     assert sorted(places) == sorted(set(places))
-<<<<<<< HEAD
-    for earlier, later in itertools.pairwise(lines):
-=======
     for earlier, later in pairwise(lines):
->>>>>>> hH
         assert max(earlier) < min(later)
