@@ -158,6 +158,25 @@ def test_extreme_strengths_take_the_slow_softmax(
     torch.testing.assert_close(f.read_weightings.sum(-1).cpu(), torch.ones(seeds, 1, 1), atol=1e-5, rtol=0)
 
 
+def test_what_nobody_asked_for_changes_nothing(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No gradient of the final state is zeros; gradients of inputs and start that are not wanted are left out."""
+    spec = ScanSpec(**SMALL)
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    drawn = draw(spec, 2, 3, 2, 5)
+    p, x, s = (tree_map(lambda part: part.float().to(device), value) for value in drawn)
+    lengths, slots = torch.tensor([[3, 1], [2, 3]], device=device), torch.full((2, 2), 5, device=device)
+    y, final, kept = gpu.forward(spec, p, x, lengths, slots, s, True)
+    zeros = ScanState(*(torch.zeros_like(part) for part in final))
+    d_p, d_x, d_s = gpu.backward(spec, p, x, lengths, slots, s, kept, y, zeros)
+    for given in ((True, True), (False, True), (True, False), (False, False)):
+        less = gpu.backward(spec, p, x, lengths, slots, s, kept, y, None, *given)
+        assert torch.equal(less[0], d_p)
+        for wanted, found, whole in zip(given, less[1:], (d_x, d_s), strict=True):
+            assert (found is not None) == wanted
+            if found is not None:
+                tree_map(lambda one, other: torch.testing.assert_close(one, other, rtol=0, atol=0), found, whole)
+
+
 def test_more_steps_than_the_output_layer_takes_at_once(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """And more than a tile of the weight gradient is deep."""
     spec, steps = ScanSpec(**SMALL | {"controller_size": 2, "memory_width": 2}), 67

@@ -51,6 +51,22 @@ def test_a_seed_alone_is_the_seed_among_others(optimiser: Optimiser, size: int, 
             assert torch.equal(tensor, everyone.tensors(rule)[name][seed : seed + 1]), name
 
 
+@pytest.mark.parametrize("clip", ["none", "elementwise"])
+def test_a_nan_that_nobody_looked_for_is_carried_on(clip: Clip, device: torch.device) -> None:
+    """With `squares` from outside nothing is skipped, and clipping makes no number of a NaN."""
+    rule = UpdateRule(Graves(), clip, clip_at=0.5)
+    start, gradients, costs = draw(gpu.PART + 2, device)
+    ours, exact = UpdateState(rule, start.clone()), UpdateState(rule, start.clone())
+    gradient = gradients[0].clone()
+    gradient[3, 5] = torch.nan
+    squares = torch.zeros(SEEDS, 1, device=device)
+    assert not gpu.update(rule, ours, gradient, costs, rates_on(device), squares).any()
+    gpu.update(rule, exact, gradients[0], costs, rates_on(device), squares)
+    expected = exact.parameters.clone()
+    expected[3, 5] = torch.nan
+    torch.testing.assert_close(ours.parameters, expected, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("optimiser", [Graves(), Adam()], ids=["graves", "adam"])
 @pytest.mark.parametrize("clip", ["elementwise", "norm"])
 def test_squares_that_are_known_are_taken(optimiser: Optimiser, clip: Clip, device: torch.device) -> None:
