@@ -11,8 +11,8 @@ from tapehead.experiment.run import Status
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 STATUS = Status(
-    experiment=BASE, parameters=1000, backend="cpu", backend_reason="", updates=100, episodes=100, expected=600, active=1,
-    solved=0, bits=2.5, attempts=(1, 1), may_restart=False, finished=False, resumed=False, note="",
+    experiment=BASE, parameters=1000, backend="cpu", backend_reason="", updates=100, episodes=100, expected=600,
+    active=1, solved=0, bits=2.5, attempts=(1, 1), may_restart=False, finished=False, resumed=False, note="",
 )  # fmt: skip
 
 

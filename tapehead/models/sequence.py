@@ -246,7 +246,8 @@ class SequenceModel(nn.Module, abc.ABC):
 
         And the gradient's sums of squares part by part, where they cost nothing: the update's contract says what for.
         """
-        all_costs, gradients = [], []
+        all_costs: list[Tensor] = []
+        gradients: list[Tensor] = []
         for s in range(flat.shape[0]):  # one by one, so that a seed's bits do not depend on its neighbours
             steps, one = int(lengths[s].max()), slice(s, s + 1)  # without their padding: longer sums round apart
             own = flat[one].detach().clone().requires_grad_()  # a copy: at another alignment a product rounds apart
