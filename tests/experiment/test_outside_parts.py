@@ -56,8 +56,8 @@ def test_the_cost_and_gradient_are_those_of_the_loss_from_outside(backend):
         logits = trainer.model.population(own, batch[0], batch[3])
         errors = (logits.sigmoid() - batch[1]) ** 2 * batch[2].unsqueeze(-1)
         (wanted,) = torch.autograd.grad(errors.sum(), own)
-    assert costs.item() == pytest.approx(errors.sum().item(), rel=1e-6)
-    assert torch.allclose(gradient, wanted, rtol=1e-5, atol=1e-8)
+    assert costs.item() == pytest.approx(errors.sum().item(), rel=1e-7)
+    assert torch.equal(gradient, wanted)
     assert gradient.abs().max() > 1e-3
 
 
@@ -77,7 +77,7 @@ def test_a_subclass_of_a_built_in_loss_is_not_taken_for_the_fused_one():
         )
     )
     assert twice == pytest.approx(2 * one, rel=1e-12)
-    assert one == pytest.approx(fused, rel=1e-6)
+    assert one == pytest.approx(fused, rel=1e-8)  # 9e-10 seen
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -95,7 +95,7 @@ def test_a_categorical_task_trains(backend):
 
 def test_a_categorical_task_has_the_same_numbers_on_every_backend():
     cpu, reference = (bits_of(on("CopySymbols", backend=backend)) for backend in ("cpu", "reference"))
-    assert cpu == pytest.approx(reference, rel=1e-6)
+    assert cpu == pytest.approx(reference, rel=3e-7)  # 3e-8 seen
 
 
 @pytest.mark.parametrize("task", ["CopySquares", "CopySymbols"])
@@ -147,7 +147,7 @@ def test_an_optimiser_from_outside_is_computed_as_it_says(model):
     moved = (model.flat_parameters() - Trainer(experiment).population.state.parameters[0]).abs().max()
     apart = (model.flat_parameters() - trainer.population.state.parameters[0]).abs().max()
     assert moved > 1e-3
-    assert apart < 1e-4 * moved
+    assert apart < 2e-5 * moved  # 2.6e-6 seen
     assert trainer.tensors()["update.velocity"].abs().max() > 0
 
 
