@@ -225,7 +225,7 @@ def test_many_sequences_are_summed_in_chunks(device: torch.device, monkeypatch: 
 def test_categorical_loss_of_extreme_logits(
     outputs: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Logits of +-1e4, and costs from 1e-4 to 2e4. Errors seen: 6e-8."""
+    """Logits of +-1e4, and costs from 1e-4 to 2e4. Errors seen: 2.6e-8."""
     spec = ScanSpec(**SMALL | {"output_size": outputs})
     monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
     p, x, s = (tree_map(lambda part: part.to(device).float(), value) for value in draw(spec, 1, 1, 1, 16))

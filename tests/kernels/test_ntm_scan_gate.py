@@ -26,6 +26,7 @@ from tapehead.losses import BINARY, CATEGORICAL
 #   cosine is +-1 wherever one looks, so that all that is left of its slope is cancellation.
 #   float64 rounds at 1.1e-16, but the reference scales vectors with entries above one before it adds 1e-18 to their
 #   squared norms, and the kernel does not. The limits were set when that was 1e-12.
+#   The categorical loss, over 157 machines: 9.9e-8 and 5.6e-16 in the cost, 1.1e-5 and 1.6e-14 in the gradients.
 TOLERANCES = {
     # kind: float32 (allowed, seen), float64 (allowed, seen)
     "outputs": ((1e-5, 2.5e-6), (1e-12, 2.6e-13)),
@@ -397,7 +398,7 @@ def with_logits(logits: Tensor) -> tuple[Any, ...]:
 @pytest.mark.parametrize("outputs", [1, 2, 9, 40, 3000])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_categorical_loss_of_extreme_logits(backend: str, outputs: int) -> None:
-    """Logits of +-1e4, and costs from 1e-4 to 2e4, have all digits of float32. Errors seen: 1.3e-7."""
+    """Logits of +-1e4, and costs from 1e-4 to 2e4, have all digits of float32. Errors seen: 5.4e-8."""
     kernel, device = dispatch.fused(backend), DEVICES[backend]
     generator = torch.Generator().manual_seed(outputs)
     for low, high, answer in ((-1e4, 1e4, 0), (-1e4, 1e4, -1), (-9.0, 0.0, -1), (0.0, 0.0, 0), (1e4, 1e4, 0)):
@@ -413,8 +414,8 @@ def test_categorical_loss_of_extreme_logits(backend: str, outputs: int) -> None:
         given = (parameters, inputs, targets, torch.ones(1, 1, 1), *rest[:2])
         learned = kernel.loss_and_gradient(spec, *(part.to(device) for part in given), state, False, "categorical")
         found = spec.split_parameters(learned.gradient)["output.bias"].cpu().double()
-        assert abs(float(learned.costs) - float(cost)) <= 5e-7 * float(cost)
-        assert float((found.flatten() - slope.flatten()).norm()) <= 5e-7
+        assert abs(float(learned.costs) - float(cost)) <= 2e-7 * float(cost)
+        assert float((found.flatten() - slope.flatten()).norm()) <= 2e-7
 
 
 @pytest.mark.parametrize("loss", ["binary", "categorical"])
