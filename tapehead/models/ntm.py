@@ -338,19 +338,18 @@ class NTM(Machine, SequenceModel):
         for parameter, shape in zip(parameters, self._spec.parameter_shapes.values(), strict=True):
             if parameter.shape != shape:
                 return None
-        backend = self.backend_in_use()
-        if backend == "reference":
-            return None
-        joined = in_one_piece(parameters)
         steps, batch, _ = x.shape
-        x = x if x.dtype == dtype else x.to(dtype)
-        tape, start = self.config.memory_slots, None
+        tape, start, used = self.config.memory_slots, None, None
         if state is not None:
             check_state(self._spec, state, (batch,), dtype, device)
             if not all(map(is_plain, state)):
                 return None
             tape = state.memory.shape[-2]
-        used = None
+        backend, _ = dispatch.choose(self.backend, self._spec, dtype, device, tape)
+        if backend == "reference":
+            return None
+        joined = in_one_piece(parameters)
+        x = x if x.dtype == dtype else x.to(dtype)
         if slots is not None:
             used = as_counts("slots", slots, batch, tape, f"the tape's {tape}", device).unsqueeze(0)
         if state is None:
