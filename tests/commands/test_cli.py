@@ -158,7 +158,10 @@ MISTAKES = {
     "a setting of another type": ("train copy --training.episodes many", "--training.episodes is 'many'"),
     "an unknown setting": ("train copy --settings optimizer adam", "Did you mean 'optimiser'"),
     "an unknown optimiser": ("train copy --settings optimiser sgd", "unknown optimiser 'sgd'"),
-    "an unknown schedule": ("train copy --schedule.name linear", "Valid: constant, cosine. One from elsewhere is named"),
+    "an unknown schedule": (
+        "train copy --schedule.name linear",
+        "Valid: constant, cosine. One from elsewhere is named",
+    ),
     "an unknown clipping": ("train copy --clipping.kind nrm", "must be elementwise, norm or none"),
     "two forms of one option": ("train copy --episodes 5 --training.episodes 6", "--training.episodes was given twice"),
     "two forms of a setting": ("train copy --settings attempts 2 --restarts.attempts 3", "was given twice"),
