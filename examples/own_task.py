@@ -58,7 +58,7 @@ class EveryOther(tapehead.Task):
         return tapehead.Batch(*in_time, 3 * pairs.squeeze(-1) + 1)
 
 
-class StopAfter:
+class StopAfter(tapehead.Observer):
     """An observer that sends this process what Ctrl-C sends, after so many updates."""
 
     def __init__(self, updates: int) -> None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         Validation,
     )
     from tapehead.experiment.results import Result
-    from tapehead.experiment.run import Interrupted, Status, evaluate, train
-    from tapehead.experiment.schedules import Schedule
+    from tapehead.experiment.run import Interrupted, Observer, Status, evaluate, train
+    from tapehead.experiment.schedules import Constant, Cosine, Schedule
     from tapehead.figures.view import RunView
     from tapehead.kernels.ntm_scan.contract import Trace
     from tapehead.kernels.ntm_scan.controllers import Controller
@@ -54,8 +54,8 @@ _HOMES = {
         *("Clipping", "Curriculum", "Evaluation", "Experiment", "Model", "Place", "Restarts", "Training", "Validation"),
     ),
     "tapehead.experiment.results": ("Result",),
-    "tapehead.experiment.run": ("Interrupted", "Status", "evaluate", "train"),
-    "tapehead.experiment.schedules": ("Schedule",),
+    "tapehead.experiment.run": ("Interrupted", "Observer", "Status", "evaluate", "train"),
+    "tapehead.experiment.schedules": ("Constant", "Cosine", "Schedule"),
     "tapehead.figures.view": ("RunView",),
     "tapehead.kernels.ntm_scan.contract": ("Trace",),
     "tapehead.kernels.ntm_scan.controllers": ("Controller",),
@@ -87,7 +87,9 @@ __all__ = [
     "Adam",
     "Batch",
     "Clipping",
+    "Constant",
     "Controller",
+    "Cosine",
     "Curriculum",
     "Evaluation",
     "Experiment",
@@ -98,6 +100,7 @@ __all__ = [
     "NTMCell",
     "NTMConfig",
     "NTMState",
+    "Observer",
     "Optimiser",
     "PaperLSTM",
     "Place",

@@ -17,6 +17,9 @@ from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, ge
 
 from tapehead.suggest import unknown
 
+EXACT = 2**53
+"""Up to this a float that is a whole number is that number."""
+
 LARGEST_FLOAT = 3.4e38
 """Numbers end up in float32 tensors."""
 
@@ -123,8 +126,10 @@ def _simple(value: Any, hint: Any) -> Any:
     if hint is int:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise TypeError
-        whole = int(float(value)) if not isinstance(value, numbers.Integral) else int(value)
-        if whole != value:
+        if isinstance(value, numbers.Integral):
+            return int(value)
+        whole = int(float(value))
+        if whole != value or abs(whole) > EXACT:
             raise ValueError
         return whole
     if hint is type(None):

@@ -109,7 +109,7 @@ def test_a_module_that_breaks_is_not_said_to_be_missing(things, text, message, t
         (lambda: make_task("posixpath:join"), "posixpath:join is no task"),
         (lambda: part_class("task", "adam:x"), "needs a module 'adam'"),
         (lambda: part_class("optimiser", "torch.optim:Adam"), "torch.optim:Adam is no Optimiser"),
-        (lambda: part_class("schedule", "tapehead.tasks.copy:Copy"), "is no Schedule: a schedule is a subclass"),
+        (lambda: part_class("schedule", "tapehead.tasks.copy:Copy"), "is no Schedule: give a subclass"),
         (lambda: Model(name="torch.nn:LSTM"), "torch.nn:LSTM is no model"),
         (lambda: Experiment.from_plain({"task": {"name": "torch:nn"}}), "torch:nn is no Task"),
     ],

@@ -9,6 +9,7 @@ import torch
 import tapehead
 from tapehead.experiment import checkpoint, events
 from tapehead.experiment.loop import Trainer
+from tapehead.experiment.run import Observer
 from tapehead.tasks.copy import Copy
 
 SMALL = {"controller_size": 8, "memory_slots": 8, "memory_width": 4}
@@ -103,7 +104,7 @@ def contents(folder):
     }
 
 
-class Recorded:
+class Recorded(Observer):
     """An observer that keeps every status, and can ask the process to stop after a block."""
 
     def __init__(self, stop_after=None, number=signal.SIGTERM):

@@ -11,14 +11,14 @@ from rich.progress import Progress as Bar
 
 from tapehead import terminal
 from tapehead.commands.experiments import describe
-from tapehead.experiment.run import Status
+from tapehead.experiment.run import Observer, Status
 
 LINE_SECONDS = 5.0
 PACE_SECONDS = 30.0
 """Over which the pace is measured: it changes when seeds are retired."""
 
 
-class Progress:
+class Progress(Observer):
     """Episodes per second, bits per sequence and time left, on standard error.
 
     A terminal or pipe that is gone does not end the run.

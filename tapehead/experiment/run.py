@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,8 +70,8 @@ class Status(NamedTuple):
     """What the user should know about how the run was resumed; usually empty."""
 
 
-class Observer(Protocol):
-    """Told how a run goes. All of it happens in the thread that trains."""
+class Observer:
+    """Told how a run goes; a subclass takes what it is interested in. All of it happens in the thread that trains."""
 
     def begin(self, status: Status) -> None:
         """Before the first block of this call."""

@@ -80,7 +80,7 @@ def test_the_hash_is_of_what_is_computed():
         ({"seeds": ()}, "seeds are"),
         ({"seeds": (1, 1)}, "all different"),
         ({"seeds": (-1,)}, "seed is -1"),
-        ({"seeds": (2**63, 2**64)}, r"seeds is .*18446744073709551616"),
+        ({"seeds": (2**63, 2**64)}, "seed is 18446744073709551616"),
         ({"seeds": (0.5,)}, r"seeds is \(0.5,\), but it must be a list, each of it a whole number"),
         ({"seeds": (True,)}, r"seeds is \(True,\)"),
         ({"seeds": 3}, "seeds is 3, but it must be a list"),

@@ -89,14 +89,11 @@ def test_a_seed_alone_is_the_seed_among_others(run):
     assert torch.equal(tapehead.load("alone").flat_parameters(), tapehead.load(run[0], 4).flat_parameters())
 
 
-class StopAfter:
+class StopAfter(tapehead.Observer):
     """An observer that asks the process to stop, as SIGTERM does."""
 
     def __init__(self, blocks):
         self.blocks = blocks
-
-    def begin(self, status: Status) -> None:
-        pass
 
     def block(self, status: Status) -> None:
         self.blocks -= 1

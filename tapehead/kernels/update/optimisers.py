@@ -14,6 +14,10 @@ from torch import Tensor
 from tapehead.typed import Typed
 
 
+SMALLEST = 2.0**-126
+"""The smallest number that float32 holds at full precision."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Optimiser(Typed, abc.ABC):
     """How a gradient becomes new weights. One of your own needs `moments` and `step`."""
@@ -26,8 +30,11 @@ class Optimiser(Typed, abc.ABC):
     learning_rate: float = 1e-4
 
     def check(self) -> None:
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate is {self.learning_rate}, but it must be a positive number.")
+        if not self.learning_rate >= SMALLEST:
+            raise ValueError(
+                f"learning_rate is {self.learning_rate}, but it must be a positive number that float32 holds: at least "
+                f"{SMALLEST:.1e}."
+            )
 
     @abc.abstractmethod
     def step(
