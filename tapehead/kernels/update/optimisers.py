@@ -13,7 +13,6 @@ from torch import Tensor
 
 from tapehead.typed import Typed
 
-
 SMALLEST = 2.0**-126
 """The smallest number that float32 holds at full precision."""
 
