@@ -87,11 +87,13 @@ class Trainer:
     @property
     def kernel(self) -> str:
         """Identity of the compiled code that this run's bits come from."""
-        return self.model.kernel_identity()
+        dtype = next(self.model.parameters()).dtype
+        return dispatch.kernel_identity(self.backend, dtype, self.device, self.experiment.optimiser)
 
     def prepare(self) -> None:
         """Compile or load the kernels, if they are not there yet."""
-        dispatch.prepare(self.backend, next(self.model.parameters()).dtype, self.device)
+        dtype = next(self.model.parameters()).dtype
+        dispatch.prepare(self.backend, dtype, self.device, self.experiment.optimiser)
 
     def block(self, updates: int = BLOCK) -> None:
         """Train the active seeds for one block, then record what happened."""

@@ -24,12 +24,13 @@ from tapehead.kernels.ntm_scan.contract import (
     is_plain,
 )
 from tapehead.kernels.update.contract import Update
-from tapehead.kernels.update.optimisers import Optimiser
+from tapehead.kernels.update.optimisers import Graves, Optimiser
 from tapehead.losses import Loss
 
 Backend = Literal["auto", "reference", "cpu", "gpu"]
 FUSED_LOSSES = ("binary", "categorical")
 FUSED_OPTIMISERS = ("graves", "adam")
+DEFAULT_OPTIMISER = Graves()
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "cpu", "gpu")
 
 
@@ -197,21 +198,22 @@ def _check_device(parameters: Tensor) -> None:
 def update_kernel(backend: str, device: torch.device, optimiser: Optimiser) -> Update:
     """The optimiser step for tensors on a device; in torch if the run is on the reference, or the optimiser is not
     fused."""
-    known = type(optimiser).__dict__.get("kernel") in FUSED_OPTIMISERS
-    update: Update = _update_module(backend if known else "reference", device).update
+    update: Update = _update_module(backend, device, optimiser).update
     return update
 
 
-def kernel_identity(backend: str, dtype: torch.dtype, device: torch.device) -> str:
+def kernel_identity(
+    backend: str, dtype: torch.dtype, device: torch.device, optimiser: Optimiser = DEFAULT_OPTIMISER
+) -> str:
     """What names the code that a run executes on a backend that `choose` returned: where two differ, bits may.
 
     Hashes of source and compiler for the fused kernels, torch's version for the rest. Compiles nothing.
     """
     scan = fused(backend).identity(dtype, device) if backend in ("cpu", "gpu") else f"torch-{torch.__version__}"
-    return f"scan {scan}, update {_update_module(backend, device).identity(dtype, device)}"
+    return f"scan {scan}, update {_update_module(backend, device, optimiser).identity(dtype, device)}"
 
 
-def prepare(backend: str, dtype: torch.dtype, device: torch.device) -> None:
+def prepare(backend: str, dtype: torch.dtype, device: torch.device, optimiser: Optimiser = DEFAULT_OPTIMISER) -> None:
     """Load the CPU kernels that a run will need on a backend that `choose` returned, compiled if they are not there.
 
     Otherwise their first calls do. The GPU's compile in seconds, and for each length of the tape anew.
@@ -220,12 +222,14 @@ def prepare(backend: str, dtype: torch.dtype, device: torch.device) -> None:
         from tapehead.kernels.ntm_scan.cpu import entries
 
         entries.make_ready(dtype)
-    update = _update_module(backend, device)
+    update = _update_module(backend, device, optimiser)
     if hasattr(update, "make_ready"):
         update.make_ready(dtype)
 
 
-def _update_module(backend: str, device: torch.device) -> Any:
+def _update_module(backend: str, device: torch.device, optimiser: Optimiser) -> Any:
+    if type(optimiser).__dict__.get("kernel") not in FUSED_OPTIMISERS:  # a subclass of a fused one is another one
+        backend = "reference"
     if backend != "reference" and device.type == "cpu":
         from tapehead.kernels import jit
         from tapehead.kernels.update import cpu

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from tapehead import checks
-from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan.contract import COUNTS, is_vmapped
 from tapehead.losses import BINARY, Loss
 
@@ -147,11 +146,6 @@ class SequenceModel(nn.Module, abc.ABC):
     def backend_and_reason(self) -> tuple[str, str]:
         """What runs this model where it is now, and why nothing faster does; an empty reason if there is none."""
         return "torch", ""
-
-    def kernel_identity(self) -> str:
-        """Names the code that the bits of a run come from: where it differs, they may."""
-        parameter = next(self.parameters())
-        return dispatch.kernel_identity(self.backend_in_use(), parameter.dtype, parameter.device)
 
     def constants(self) -> list[Tensor]:
         """Tensors that every update reads and that are kept from one to the next: a captured update must hold them."""
