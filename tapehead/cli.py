@@ -154,7 +154,7 @@ class Confirm:
 
     row: Annotated[Positional[str], arg(metavar="ROW")]
     """A row of the paper's tables: copy-ntm-lstm, ... (see tapehead presets); or an experiment's TOML file."""
-    recipe: Literal["tuned", "paper", "sure"] = "tuned"
+    recipe: Annotated[Literal["tuned", "paper", "sure"] | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """tuned: the best settings that we know (sure is its old name); paper: the paper's own."""
     seed: int = 1000
     """The first seed."""

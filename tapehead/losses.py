@@ -38,6 +38,7 @@ class Loss(abc.ABC):
         """The cost of each sequence in nats: the sum over its scored steps, in the type of the logits."""
         scored = scored_steps(logits, targets, mask)
         each = self.each(torch.where(scored, logits, 0.0), targets)  # a NaN would pass through a product with zero
+        self._check("each", each, mask)
         return torch.where(scored, each, 0.0).sum(dim=(-3, -1))
 
     def bits(self, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
@@ -47,7 +48,17 @@ class Loss(abc.ABC):
 
     def wrong(self, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
         """How many scored answers of each sequence are wrong, int64."""
-        return (scored_steps(logits, targets, mask) & self.errors(logits, targets)).sum(dim=(-3, -1))
+        errors = self.errors(logits, targets)
+        self._check("errors", errors, mask)
+        return (scored_steps(logits, targets, mask) & errors).sum(dim=(-3, -1))
+
+    def _check(self, name: str, values: Tensor, mask: Tensor) -> None:
+        """A loss from outside that left out the last dimension would be broadcast without a word."""
+        if values.ndim != mask.ndim + 1 or values.shape[:-1] != mask.shape:
+            raise ValueError(
+                f"{type(self).__name__}.{name} returned {list(values.shape)}, but it must return [*lead, T, B, any], "
+                f"here {[*mask.shape, 'any']}."
+            )
 
     def answers(self, targets: Tensor, mask: Tensor) -> int:
         """How many answers are scored in all."""

@@ -87,6 +87,10 @@ def _import(kind: str, where: str) -> Any:
         found = _module(module)
     except Exception as error:
         name = error.name if isinstance(error, ModuleNotFoundError) else None
+        if name is not None and module.endswith(".py"):
+            raise ValueError(
+                f"the {kind} {where!r} names a file: leave out the .py, {module.removesuffix('.py')}:{path}."
+            ) from None
         if name is not None and f"{module}.".startswith(f"{name}."):
             raise ValueError(f"the {kind} {where!r} needs a module {name!r}, which is not on the path.") from None
         why = f"{type(error).__name__}: {error}"  # the module is there, and breaks

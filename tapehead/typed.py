@@ -8,6 +8,7 @@ is meant, and that lists are tuples; so equal settings are equal data, whatever 
 import contextlib
 import dataclasses
 import functools
+import inspect
 import json
 import math
 import numbers
@@ -34,6 +35,13 @@ class Typed:
     """Base of settings: checks the type of every field, then `check`."""
 
     def __post_init__(self) -> None:
+        kind = type(self)
+        fields = [name for name, hint in inspect.get_annotations(kind).items() if "ClassVar" not in str(hint)]
+        if fields and "__dataclass_fields__" not in kind.__dict__:
+            raise ValueError(
+                f"{kind.__name__} has the field {fields[0]!r}, but it is no dataclass: write "
+                "@dataclass(frozen=True, kw_only=True) above the class."
+            )
         for name, hint in hints(type(self)).items():
             object.__setattr__(self, name, canonical(getattr(self, name), hint, name))
         self.check()
@@ -55,7 +63,8 @@ class Typed:
         try:
             return cls(**values)
         except TypeError as error:  # a field without a default is missing
-            raise ValueError(f"{where or cls.__name__}: {str(error).partition('() ')[2]}") from None
+            reason = str(error).partition("() ")[2] or str(error)
+            raise ValueError(f"{where or cls.__name__}: {reason}.") from None
 
 
 def hints(kind: type) -> dict[str, Any]:
@@ -232,18 +241,14 @@ def fits(value: Any, hint: Any) -> bool:
 # --- TOML ------------------------------------------------------------------------------------------------------------
 
 
-def to_toml(values: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> str:
-    """Plain values as TOML: first what is not a table, then the tables. None, which TOML does not have, is left out.
-
-    notes: a comment above a table, by its name.
-    """
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Plain values as TOML: first what is not a table, then the tables. None, which TOML does not have, is left out."""
     loose = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
     tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
     parts = ["".join(f"{_key(key)} = {_toml(value)}\n" for key, value in loose.items() if value is not None)]
     for name, table in tables.items():
-        note = "".join(f"# {line}\n" for line in (notes or {}).get(name, "").splitlines())
         body = "".join(f"{_key(key)} = {_toml(value)}\n" for key, value in table.items() if value is not None)
-        parts.append(f"{note}[{_key(name)}]\n{body}")
+        parts.append(f"[{_key(name)}]\n{body}")
     return "\n".join(part for part in parts if part)
 
 

@@ -13,7 +13,7 @@ from tapehead.experiment.loop import Trainer
 from tapehead.experiment.run import Interrupted
 from tapehead.lab import adoption, confirmation, records, snapshots
 from tapehead.lab.tables import describe
-from tapehead.paper.recipes import row_experiment
+from tapehead.paper.recipes import row_experiment, rows
 from tapehead.terminal import say
 
 if TYPE_CHECKING:
@@ -58,7 +58,12 @@ def _experiment(options: "cli.Confirm") -> tuple[Experiment, str | None]:
     changes = {path: value for path, value in given.items() if value is not None}
     check_device(options.device or "cpu")
     if not options.row.endswith(".toml"):
-        return row_experiment(options.row, "tuned" if options.recipe == "sure" else options.recipe, changes), None
+        return row_experiment(options.row, "paper" if options.recipe == "paper" else "tuned", changes), None
     path = Path(options.row)
+    if path.stem in rows():
+        raise ValueError(f"{path} has the name of a row, whose record it would replace: give the file another name.")
+    for flag, given_with in (("recipe", options.recipe is not None), ("zoo", options.zoo)):
+        if given_with:
+            raise ValueError(f"--{flag} goes with a row of the paper's tables, but {path} is a file: leave it out.")
     experiment = Experiment.from_plain(read_toml(path), str(path)).with_values(changes)
     return dataclasses.replace(experiment, recipe="custom"), path.stem

@@ -11,8 +11,10 @@ TAPEHEAD_DEBUG=1 shows the traceback as well.
 import os
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 from tapehead import signals, terminal
@@ -81,8 +83,11 @@ class Ending:
             says, code = self._memory_sentence(error), 2
         elif isinstance(error, OSError):
             says, code = _file_sentence(error), 2
-        elif isinstance(error, ValueError | CompilationError):
+        elif isinstance(error, ValueError | CompilationError | NotImplementedError):
             says, code = str(error), 2
+        elif (place := _outside(error)) is not None:
+            says = f"{type(error).__name__}: {error} ({place}); set TAPEHEAD_DEBUG=1 for the traceback."
+            code = 2
         else:
             what = f"{type(error).__name__}: {error}"[:200]
             says = f"internal error ({what}): please report it; set TAPEHEAD_DEBUG=1 for the traceback."
@@ -96,6 +101,19 @@ class Ending:
         remedy = SMALLER.get(self.command, "use a machine with more of it")
         notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
         return f"out of memory{amount}: {remedy}{notes}."
+
+
+def _outside(error: BaseException) -> str | None:
+    """The line of a user's own task, model or figure that an error came through, the innermost; None if there is
+    none."""
+    own = Path(__file__).parents[1]
+    installed = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")}
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        known = frame.filename.startswith("<") or any(place in file.parents for place in (own, *installed))
+        if not known and file.suffix == ".py" and frame.name != "<module>":
+            return f"{file.name}, line {frame.lineno}"
+    return None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

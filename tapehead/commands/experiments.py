@@ -10,7 +10,7 @@ from tapehead.experiment.folder import read_config
 from tapehead.models import check_model
 from tapehead.paper.recipes import general_experiment, row_experiment
 from tapehead.paper.tables import row_name
-from tapehead.registry import MODELS, TASKS
+from tapehead.registry import CONTROLLERS, MODELS, TASKS
 from tapehead.suggest import unknown
 from tapehead.typed import canonical, hints, parse
 
@@ -83,8 +83,8 @@ def _from_task(options: "cli.Train") -> Experiment:
     if "task.name" in texts:
         raise ValueError(f"--task.name is {texts['task.name']}, but the task is {options.what}: give that one instead.")
     task, model = TASKS.name_of(kind), texts.get("model.name", "ntm")
-    check_model(MODELS.resolve(model), model)
-    controller = texts.get("model.controller", "lstm")
+    model = MODELS.name_of(check_model(MODELS.resolve(model), model))
+    controller = CONTROLLERS.name_of(CONTROLLERS.resolve(texts.get("model.controller", "lstm")))
     machine = f"ntm-{controller}" if model == "ntm" else model
     own = {path: text for path, text in texts.items() if path.startswith("task.")}
     typed = typed_values({"task": {"name": task}}, own)

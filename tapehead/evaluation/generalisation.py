@@ -56,6 +56,8 @@ def score(
     source: the name of the stream that they are drawn from. What was chosen by one is
     confirmed on another.
     """
+    training = model.training
+    model.eval()
     bits: list[Tensor] = []
     wrong: list[Tensor] = []
     answers, done = 0, 0
@@ -70,6 +72,7 @@ def score(
         wrong.append(torch.cat(errors))
         answers += asked[0]
         done += rows
+    model.train(training)
     all_bits, all_wrong = torch.cat(bits, dim=-1), torch.cat(wrong, dim=-1).double()
     return Score(
         label=task.label(sizes),

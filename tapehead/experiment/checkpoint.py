@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from tapehead import files
+from tapehead.terminal import say
 from tapehead.typed import fits
 
 MANIFEST = "manifest.json"
@@ -124,8 +125,8 @@ def _read(folder: Path, name: str, size: int, sha256: str) -> bytes:
     return data
 
 
-def load_newest(folder: Path, limit: int = LIMIT) -> Checkpoint | None:
-    """The newest whole checkpoint. Damaged ones are refused by name, on standard error; all damaged is an error."""
+def load_newest(folder: Path, limit: int = LIMIT, tell: Callable[[str], None] = say) -> Checkpoint | None:
+    """The newest whole checkpoint. Damaged ones are refused by name, which `tell` is told; all damaged is an error."""
     damaged: list[str] = []
     for path in folders(folder):
         try:
@@ -134,7 +135,7 @@ def load_newest(folder: Path, limit: int = LIMIT) -> Checkpoint | None:
             damaged.append(str(error))
             continue
         for refused in damaged:
-            print(f"tapehead: refused a damaged checkpoint: {refused}; taking {path.name}.", file=sys.stderr)
+            tell(f"tapehead: refused a damaged checkpoint: {refused}; taking {path.name}.")
         return checkpoint
     if damaged:
         raise DamagedCheckpoint(

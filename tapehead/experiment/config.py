@@ -203,17 +203,17 @@ class Experiment(Typed):
     """S machines of one configuration, one per seed, trained on one task."""
 
     task: Task
-    model: Model = Model()
-    optimiser: Optimiser = Graves()  # noqa: RUF009 (frozen, as the others are)
-    schedule: Schedule = Constant()  # noqa: RUF009
-    clipping: Clipping = Clipping()
-    training: Training = Training()
-    curriculum: Curriculum = Curriculum()
-    restarts: Restarts = Restarts()
-    validation: Validation = Validation()
-    evaluation: Evaluation = Evaluation()
+    model: Model = dataclasses.field(default_factory=Model)
+    optimiser: Optimiser = dataclasses.field(default_factory=Graves)
+    schedule: Schedule = dataclasses.field(default_factory=Constant)
+    clipping: Clipping = dataclasses.field(default_factory=Clipping)
+    training: Training = dataclasses.field(default_factory=Training)
+    curriculum: Curriculum = dataclasses.field(default_factory=Curriculum)
+    restarts: Restarts = dataclasses.field(default_factory=Restarts)
+    validation: Validation = dataclasses.field(default_factory=Validation)
+    evaluation: Evaluation = dataclasses.field(default_factory=Evaluation)
     seeds: tuple[int, ...] = (0,)
-    place: Place = Place()
+    place: Place = dataclasses.field(default_factory=Place)
     recipe: str = "custom"
     """Where the settings came from; a label, not a part of what is computed."""
 
@@ -234,6 +234,13 @@ class Experiment(Typed):
         object.__setattr__(self, "curriculum", dataclasses.replace(self.curriculum, options=own))
         validated = self.task.canonical_sizes(self.validation.sizes)
         object.__setattr__(self, "validation", dataclasses.replace(self.validation, sizes=validated))
+        for sizes in self.task.generalisation:
+            if not isinstance(sizes, Mapping):
+                raise ValueError(
+                    f"{type(self.task).__name__}.generalisation is {self.task.generalisation!r}, but it must be a "
+                    "tuple of sizes, such as ({'length': 20},)."
+                )
+            self.task.ranges(**sizes)
         if self.evaluation.sizes is not None:
             scored = tuple(map(self.task.canonical_sizes, self.evaluation.sizes))
             object.__setattr__(self, "evaluation", dataclasses.replace(self.evaluation, sizes=scored))
@@ -350,9 +357,11 @@ class Experiment(Typed):
     def with_values(self, changes: Mapping[str, Any]) -> Self:
         """The same experiment with other values, by "part.name" or by a top-level name.
 
-        Where a part is given another name (another optimiser, say), those of its values go that the new one does not
-        have."""
-        return type(self).from_plain(changed(self.to_plain(), changes))
+        One that computes something else for the same seeds no longer has the recipe's label. Where a part is given
+        another name (another optimiser, say), those of its values go that the new one does not have."""
+        other = type(self).from_plain(changed(self.to_plain(), changes))
+        same = dataclasses.replace(other, seeds=self.seeds).hash == self.hash
+        return other if same or "recipe" in changes else dataclasses.replace(other, recipe="custom")
 
     def to_toml(self) -> str:
         """A file from which `tapehead train` makes this experiment."""

@@ -17,6 +17,7 @@ that a damaged one is refused. The folder may be reached through a symbolic link
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tapehead.experiment.config import BLOCK, WINDOW, Experiment
 from tapehead.experiment.population import choose_delivered
 from tapehead.experiment.results import Result
 from tapehead.models import SequenceModel
+from tapehead.terminal import say
 
 ADVICE = (
     "what was saved before is untouched; make room or permission and run the same command again, "
@@ -104,8 +106,8 @@ class RunFolder:
                 "make room or permission, and run the same command again."
             ) from error
 
-    def newest(self) -> checkpoint.Checkpoint | None:
-        return newest(self.path, self.experiment)
+    def newest(self, tell: Callable[[str], None]) -> checkpoint.Checkpoint | None:
+        return newest(self.path, self.experiment, tell)
 
     def append_metrics(self, line: str) -> None:
         with files.writing(self.path, ADVICE):
@@ -217,9 +219,9 @@ def read_result(folder: Path) -> Result | None:
     return result if result.seeds == read_config(folder).seeds else None
 
 
-def newest(folder: Path, experiment: Experiment) -> checkpoint.Checkpoint | None:
-    """The newest whole checkpoint of a run, if it has one yet."""
-    point = checkpoint.load_newest(folder / "checkpoints", most_bytes(experiment))
+def newest(folder: Path, experiment: Experiment, tell: Callable[[str], None] = say) -> checkpoint.Checkpoint | None:
+    """The newest whole checkpoint of a run, if it has one yet. tell: of damaged ones that were passed over."""
+    point = checkpoint.load_newest(folder / "checkpoints", most_bytes(experiment), tell)
     if point is not None and point.facts.get("experiment") != experiment.hash:
         raise ValueError(f"the checkpoints in {folder} belong to another experiment: choose another folder.")
     if point is not None and not (isinstance(point.facts.get("updates"), int) and "metrics.jsonl" in point.files):

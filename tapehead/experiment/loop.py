@@ -62,8 +62,10 @@ class Trainer:
         self.experiment = experiment
         self.device = torch.device(experiment.place.device)
         self.task: Task = experiment.task
+        self.task.check_draw()
         self.source = BatchSource(experiment, self.device)
         self.model: SequenceModel = experiment.build()
+        self.model.check_trainable()
         self.backend, self.backend_reason = self.model.backend_and_reason()
         self.seeds = Seeds(experiment)
         clipping, training = experiment.clipping, experiment.training

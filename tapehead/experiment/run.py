@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -97,6 +97,7 @@ def train(
     trainer = Trainer(experiment)  # before any folder is made: what cannot be trained leaves nothing behind
     if folder is None:
         return _Session(trainer, None, observer).run(scored)
+    _check_findable(experiment)
     place = RunFolder(Path(folder), experiment)
     try:
         session = _Session(trainer, place, observer)
@@ -115,6 +116,12 @@ def train(
         place.close()
 
 
+def _check_findable(experiment: Experiment) -> None:
+    """Refuse parts that a folder could name but nobody could find again, such as a class inside a function."""
+    if Experiment.from_plain(experiment.to_plain()).hash != experiment.hash:
+        raise ValueError("this experiment does not come back from its plain values: check the fields of its parts.")
+
+
 class _Session:
     """One process's part of a run."""
 
@@ -126,7 +133,8 @@ class _Session:
     def restore(self) -> bool:
         """Take up the newest whole checkpoint, if there is one."""
         assert self.folder is not None
-        point = self.folder.newest()
+        notes: list[str] = []
+        point = self.folder.newest(notes.append)
         if point is not None:
             lines = point.files["metrics.jsonl"].decode().splitlines()
             metrics.read(lines[-1:])  # refuses what another version wrote
@@ -134,10 +142,11 @@ class _Session:
             self._seconds = self.folder.seconds()
             before = point.facts.get("kernel", "")
             if before != self.trainer.kernel:
-                self.note = (
+                notes.append(
                     f"this run was trained by other compiled code ({before or 'unknown'}, now {self.trainer.kernel}: "
                     "another CPU, device, backend or version); from here on it goes on to other bits."
                 )
+        self.note = " ".join(notes)
         self.folder.begin(self.trainer.metrics)
         return point is not None
 
@@ -304,26 +313,29 @@ def _stop_signals(observer: Observer | None) -> Iterator[_Stop]:
 def evaluate(
     what: str | Path | SequenceModel,
     task: Task | None = None,
-    sizes: dict[str, Size] | list[dict[str, Size]] | None = None,
+    sizes: Mapping[str, Size] | Sequence[Mapping[str, Size]] | None = None,
     *,
-    sequences: int = 200,
+    sequences: int | None = None,
     device: str | None = None,
     backend: str = "auto",
 ) -> list[Score]:
     """Scores of a trained machine, or of all machines of a run's folder, at sizes of a task.
 
-    task: by default the run's own; a model needs one. sizes: one or several; by default those that the task names. The
-    sequences are always the same ones, and not those of training, validation or confirmations.
-    """
-    if sequences < 1:
-        raise ValueError(f"sequences is {sequences}, but at least 1 sequence must be scored.")
+    task: by default the run's own; a model needs one. sizes: one or several; by default those of the run's evaluation,
+    or those that the task names. sequences: at each; by default the run's number, or 200. The sequences are always the
+    same ones, and not those of training, validation or confirmations."""
     if isinstance(what, SequenceModel):
-        if task is None:
+        if not isinstance(task, Task):
             raise ValueError("a model is evaluated on a task: give one, such as tapehead.make_task('copy').")
+        if device is not None or backend != "auto":
+            raise ValueError("device and backend are for a run's folder: a model is scored where it is.")
         model, weights = what, what.flat_parameters().unsqueeze(0)
     else:
         folder = Path(what)
         experiment = read_config(folder)
+        if task is None:
+            sizes = experiment.evaluation.sizes if sizes is None else sizes
+            sequences = experiment.evaluation.sequences if sequences is None else sequences
         task = task or experiment.task
         weights = delivered(folder, experiment)
         model = experiment.model.build(experiment.task, backend).to(device or "cpu")
@@ -334,5 +346,9 @@ def evaluate(
             f"the task has {task.input_size} inputs and {task.output_size} outputs, but the model has "
             f"{model.input_size} and {model.output_size}."
         )
-    each = list(task.generalisation) if sizes is None else [sizes] if isinstance(sizes, dict) else sizes
+    sequences = 200 if sequences is None else sequences
+    if sequences < 1:
+        raise ValueError(f"sequences is {sequences}, but at least 1 sequence must be scored.")
+    each: Sequence[Mapping[str, Size]]
+    each = task.generalisation if sizes is None else [sizes] if isinstance(sizes, Mapping) else sizes
     return [score(model, weights, task, dict(one), sequences) for one in each]

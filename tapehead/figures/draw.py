@@ -39,5 +39,8 @@ def draw_run(folder: Path, seed: int | None = None, names: Sequence[str] | None 
 def draw(view: RunView, names: Sequence[str] | None = None) -> dict[str, Figure]:
     """Figures by name; without those that have nothing to show."""
     functions = {name: FIGURES.resolve(name) for name in (view.task.figures if names is None else names)}
+    files_of = [name.rpartition(":")[2] for name in functions]
+    if len(set(files_of)) < len(files_of):
+        raise ValueError(f"the figures {', '.join(functions)} would be written to one file: draw them one by one.")
     drawn = {name.rpartition(":")[2]: function(view) for name, function in functions.items()}
     return {name: figure for name, figure in drawn.items() if figure is not None}

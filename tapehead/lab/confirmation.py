@@ -21,6 +21,7 @@ from tapehead.experiment.run import Observer, train
 from tapehead.lab.blocks import Block, attempt_solved_at, blocks_of, worst_after
 from tapehead.lab.claims import Claim, Point, claim_of
 from tapehead.models import SequenceModel
+from tapehead.paper.recipes import row_experiment, rows
 
 KIND = "tapehead confirmation"
 SOURCE = "confirmation"
@@ -89,9 +90,15 @@ def record_of(
 def row_and_recipe(experiment: Experiment, name: str | None = None) -> tuple[str, str]:
     """The row of a record and its recipe; of an experiment that is no row of the paper, a name for it and "custom"."""
     row, slash, recipe = experiment.recipe.partition("/")
-    if slash and name is None:
+    if slash and name is None and _is_row(experiment, row, recipe):
         return row, recipe
     return name or f"{experiment.task.name}-{experiment.model.name.rpartition(':')[2].lower()}", "custom"
+
+
+def _is_row(experiment: Experiment, row: str, recipe: str) -> bool:
+    """Whether an experiment is what its label says, but for its seeds and episodes."""
+    changes = {"seeds": experiment.seeds, "training.episodes": experiment.training.episodes}
+    return row in rows() and row_experiment(row, recipe, changes).hash == experiment.hash
 
 
 def name_of(row: str, recipe: str) -> str:

@@ -278,7 +278,13 @@ class NTM(Machine, SequenceModel):
 
     @classmethod
     def canonical_options(cls, options: dict[str, Any]) -> dict[str, Any]:
-        return {key: controller_name(value) if key == "controller" else value for key, value in options.items()}
+        """All options of the machine, those at their defaults too; heads that are `num_heads` are not said again."""
+        config = NTMConfig.from_options({"input_size": 1, "output_size": 1, **options})
+        whole = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        whole["controller"] = controller_name(config.controller)
+        for name in ("read_heads", "write_heads"):
+            whole[name] = None if whole[name] == config.num_heads else whole[name]
+        return {name: value for name, value in whole.items() if name not in DECIDED}
 
     def backend_in_use(self) -> str:
         """The backend that this machine runs on where it is now: "reference", "cpu" or "gpu"."""

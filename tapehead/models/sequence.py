@@ -10,6 +10,7 @@ training it stands for a population of S machines of one configuration, whose pa
 import abc
 import hashlib
 import inspect
+import threading
 from collections.abc import Sized
 from typing import Any, Self, get_type_hints
 
@@ -23,6 +24,9 @@ from tapehead.losses import BINARY, Loss
 
 DECIDED = ("self", "input_size", "output_size", "batch_first", "backend", "device", "dtype")
 """Keywords of a model's class that a task and a run decide."""
+
+
+_default_generator = threading.Lock()
 
 
 class SequenceModel(nn.Module, abc.ABC):
@@ -85,7 +89,16 @@ class SequenceModel(nn.Module, abc.ABC):
             raise ValueError(f"slots were given, but {type(self).__name__} has no memory: leave them out.")
         if return_trace:
             raise ValueError(f"a trace was asked for, but {type(self).__name__} has none: leave return_trace out.")
-        y, state = self.run(x, state, lengths)
+        answer = self.run(x, state, lengths)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise ValueError(f"{type(self).__name__}.run must return logits and state, two things.")
+        y, state = answer
+        shape = (*x.shape[:2], self.output_size)
+        if tuple(y.shape) != shape:
+            raise ValueError(
+                f"{type(self).__name__}.run returned logits of shape {tuple(y.shape)}, but [T, B, output_size] is "
+                f"{shape}."
+            )
         if lengths is not None:
             inside = torch.arange(x.shape[0], device=x.device).unsqueeze(-1) < lengths
             y = torch.where(inside.unsqueeze(-1), y, 0.0)
@@ -109,11 +122,17 @@ class SequenceModel(nn.Module, abc.ABC):
                     f"{type(self).__name__} has a parameter {name!r} that no module inside it resets: write "
                     "reset_parameters(generator), which draws all parameters anew."
                 )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch.seed() if generator is None else generator.initial_seed())
-            for module in parts:
-                reset: Any = module.reset_parameters
-                reset()
+        with _default_generator:  # torch's modules draw from the one generator of the process
+            before = torch.default_generator.get_state()
+            try:
+                if generator is not None:
+                    torch.default_generator.manual_seed(generator.initial_seed())
+                for module in parts:
+                    reset: Any = module.reset_parameters
+                    reset()
+            finally:
+                if generator is not None:
+                    torch.default_generator.set_state(before)
 
     @classmethod
     def options(cls) -> dict[str, Any]:
@@ -126,9 +145,11 @@ class SequenceModel(nn.Module, abc.ABC):
 
     @classmethod
     def canonical_options(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Options whose types are right, in the form in which an experiment keeps them: a name that works in every
-        process for what was registered in this one."""
-        return options
+        """Options whose types are right, in the form in which an experiment keeps them: with the class's defaults, and
+        with names that work in every process."""
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+        return {name: value for name, value in defaults.items() if name in cls.options()} | options
 
     # --- where it runs -----------------------------------------------------------------------------------------------
 
@@ -187,6 +208,20 @@ class SequenceModel(nn.Module, abc.ABC):
         if x.shape[0] == 0:
             raise ValueError("input has no time steps, but a sequence needs at least one.")
         return x, unbatched
+
+    def check_trainable(self) -> None:
+        """Refuse what a run cannot repeat to the bit: draws from torch's own generator, and statistics in buffers."""
+        for name, module in self.named_modules():
+            if _drops(module):
+                raise ValueError(
+                    f"{type(self).__name__} has dropout ({name}), which draws numbers that a resumed run would not "
+                    "draw again: leave it out."
+                )
+            if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
+                raise ValueError(
+                    f"{type(self).__name__} keeps running statistics ({name}), but a machine is its parameters alone: "
+                    "give track_running_stats=False, or another norm."
+                )
 
     # --- populations -------------------------------------------------------------------------------------------------
 
@@ -257,6 +292,13 @@ class SequenceModel(nn.Module, abc.ABC):
             gradients += torch.autograd.grad(costs.mean(), own)
             all_costs.append(costs.detach())
         return torch.cat(all_costs), torch.cat(gradients), None
+
+
+def _drops(module: nn.Module) -> bool:
+    """Whether a module of torch's drops values at random."""
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.p > 0
+    return isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0
 
 
 def as_counts(name: str, counts: Any, batch: int, most: int, limit: str, device: torch.device) -> Tensor:

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from tapehead.experiment.config import BLOCK, DEFAULT_NAMES, WINDOW, Experiment, changed
+from tapehead.models import check_model
 from tapehead.paper.tables import PAPER_TASKS, TABLES, VARIANTS
+from tapehead.registry import MODELS
 from tapehead.suggest import unknown
 
 Recipe = Literal["tuned", "paper"]
@@ -123,8 +125,14 @@ def row_experiment(name: str, recipe: str = "tuned", changes: Mapping[str, Any] 
 
 def general_experiment(task: str, model: str, changes: Mapping[str, Any] | None = None) -> Experiment:
     """A task and a model that have no row, with general settings: a start, not the best that is possible."""
-    values = {"recipe": "general", "task.name": task, "model.name": model}
-    return _with_changes((GENERAL_NTM if model == "ntm" else GENERAL_OTHERS) | values, dict(changes or {}))
+    model = MODELS.name_of(check_model(MODELS.resolve(model), model))
+    values: Values = {"recipe": "general", "task.name": task, "model.name": model}
+    general = GENERAL_NTM if model == "ntm" else GENERAL_OTHERS
+    whole = general | dict(changes or {})
+    updates = whole["training.episodes"] / whole.get("training.batch_size", 1)
+    if updates < 10 / (1 - general["training.average"]):  # the average would still be that of the initial weights
+        values["training.average"] = 0.0
+    return _with_changes(general | values, dict(changes or {}))
 
 
 def _with_changes(values: Values, changes: Values) -> Experiment:

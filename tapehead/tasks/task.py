@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tapehead import checks
 from tapehead.losses import BINARY, Loss
-from tapehead.streams import Stream
+from tapehead.streams import Stream, stream
 from tapehead.suggest import unknown
 from tapehead.typed import Typed, canonical, hints
 
@@ -88,6 +88,31 @@ class Task(Typed, ABC):
             raise TypeError(f"stream is of type {type(stream).__name__}, but it must be what tapehead.stream returns.")
         rows = checks.whole("batch_size", batch_size, 1)
         return self.draw(stream.rewind(), rows, self.ranges(**sizes))
+
+    def check_draw(self) -> None:
+        """Draw a few sequences and refuse a `draw` that breaks its contract, in one sentence that names the task."""
+        source, rows, kind = stream(0, f"check/{self.name}", 0), 3, type(self).__name__
+        batch, again = (self.sample(source, batch_size=rows) for _ in range(2))
+        if not isinstance(batch, tuple) or len(batch) != 4 or not all(isinstance(part, Tensor) for part in batch):
+            raise ValueError(
+                f"{kind}.draw returned {type(batch).__name__}, but it must return a Batch of four tensors."
+            )
+        steps = batch.inputs.shape[0]
+        shapes = {
+            "inputs": (steps, rows, self.input_size),
+            "targets": (steps, rows, self.output_size),
+            "mask": (steps, rows),
+            "lengths": (rows,),
+        }
+        for name, shape in shapes.items():
+            found = tuple(getattr(batch, name).shape)
+            if found != shape:
+                raise ValueError(f"{kind}.draw gives {name} of shape {found} for {rows} rows, but it must be {shape}.")
+        if not all(torch.equal(one, other) for one, other in zip(batch, again, strict=True)):
+            raise ValueError(f"{kind}.draw gives other sequences the second time: draw from the stream alone.")
+        sums = batch.targets.sum(dim=-1)[batch.mask != 0]
+        if self.loss.kernel == "categorical" and bool((sums <= 0).any()):
+            raise ValueError(f"{kind}.draw scores a step whose targets are all zero: a symbol's target is one-hot.")
 
     @abstractmethod
     def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
