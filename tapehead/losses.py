@@ -48,9 +48,9 @@ class Loss(abc.ABC):
 
     def wrong(self, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
         """How many scored answers of each sequence are wrong, int64."""
-        errors = self.errors(logits, targets)
+        scored, errors = scored_steps(logits, targets, mask), self.errors(logits, targets)
         self._check("errors", errors, mask)
-        return (scored_steps(logits, targets, mask) & errors).sum(dim=(-3, -1))
+        return (scored & errors).sum(dim=(-3, -1))
 
     def _check(self, name: str, values: Tensor, mask: Tensor) -> None:
         """A loss from outside that left out the last dimension would be broadcast without a word."""

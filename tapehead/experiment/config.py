@@ -361,7 +361,11 @@ class Experiment(Typed):
         another name (another optimiser, say), those of its values go that the new one does not have."""
         other = type(self).from_plain(changed(self.to_plain(), changes))
         same = dataclasses.replace(other, seeds=self.seeds).hash == self.hash
-        return other if same or "recipe" in changes else dataclasses.replace(other, recipe="custom")
+        return (
+            other
+            if same or "/" not in other.recipe or "recipe" in changes
+            else dataclasses.replace(other, recipe="custom")
+        )
 
     def to_toml(self) -> str:
         """A file from which `tapehead train` makes this experiment."""

@@ -9,7 +9,7 @@ from tapehead.experiment.folder import load, read_config, read_metrics
 from tapehead.lab.blocks import blocks_of, curve_of
 from tapehead.lab.confirmation import weights_hash
 from tapehead.lab.tables import seeds_in_words
-from tapehead.paper.recipes import row_experiment
+from tapehead.paper.recipes import row_experiment, rows
 from tapehead.paper.tables import VARIANTS
 from tapehead.zoo import store
 from tapehead.zoo.cards import Card
@@ -73,6 +73,8 @@ def adopt(record: dict[str, Any], run: Path, folder: Path | None = None) -> Card
 def train_command(experiment: Experiment) -> str:
     """The line that trains the one machine of an experiment, which must be a row's but for its episodes and place."""
     row, _, recipe = experiment.recipe.partition("/")
+    if row not in rows():
+        raise ValueError(f"{experiment.recipe} is no row of the paper's tables, so no short command trains it again.")
     seeds = {"seeds": experiment.seeds}
     standard = row_experiment(row, recipe, seeds)
     episodes = experiment.training.episodes

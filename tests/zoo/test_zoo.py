@@ -187,8 +187,11 @@ def test_the_command_on_a_card(name, recipe, changes, command):
 
 def test_a_recipe_that_has_changed_since_has_no_command():
     old = row_experiment("copy-ntm-lstm").with_values({"optimiser.learning_rate": 0.5})
-    with pytest.raises(ValueError, match="other settings now than in this record"):
+    assert old.recipe == "custom"
+    with pytest.raises(ValueError, match="custom is no row of the paper"):
         adoption.train_command(old)
+    with pytest.raises(ValueError, match="other settings now than in this record"):
+        adoption.train_command(dataclasses.replace(old, recipe="copy-ntm-lstm/tuned"))
 
 
 # --- which machine ---------------------------------------------------------------------------------------------------
