@@ -39,7 +39,7 @@ def one_by_one(
 ) -> Costs:
     costs, skips = [], []
     for k in range(len(rates)):
-        cost, skipped = population.step(*_of_update(data, slots, k, group), rates[k, group], group)
+        cost, skipped = population.step(*_of_update(data, slots, k, group), rates[k, group], group, checked=k > 0)
         costs.append(cost)
         skips.append(skipped)
     return torch.stack(costs), torch.stack(skips)

@@ -61,7 +61,10 @@ class BatchSource:
     def sample(self, seeds: list[int], done: list[int], updates: range) -> Batch:
         def of(task: Task, some: list[int]) -> Batch:
             source = stream(some, f"training/{task.name}", updates, device=self._device)
-            return task.sample(source, batch_size=self.experiment.training.batch_size)
+            batch = task.sample(source, batch_size=self.experiment.training.batch_size)
+            if not batch.lengths.is_cuda:  # a GPU would have to be waited for
+                check_lengths(task, batch)
+            return batch._replace(mask=(batch.mask != 0).to(batch.mask.dtype))  # the kernels take zeros and ones
 
         classes = self._classes(done)
         if len(classes) == 1:
@@ -97,6 +100,16 @@ class BatchSource:
 
     def _sent(self, places: list[int]) -> Tensor:
         return sent(torch.tensor(places), self._device)
+
+
+def check_lengths(task: Task, batch: Batch) -> None:
+    """Refuse lengths that the sequences do not have: the kernels go by them, and do not look again at every update."""
+    steps = batch.inputs.shape[-3]
+    low, high = (int(bound) for bound in torch.aminmax(batch.lengths))
+    if low < 1 or high > steps:
+        raise ValueError(
+            f"{type(task).__name__}.draw gives lengths from {low} to {high}, but its sequences have 1 to {steps} steps."
+        )
 
 
 def excess_bits(task: Task, batch: Batch, costs: Tensor) -> Tensor:

@@ -40,14 +40,20 @@ class Population:
             self.state.put(self.seeds.index.to(self.state.parameters.device), self.working)
 
     def costs_and_gradient(
-        self, batch: Batch, slots: Tensor | None, group: slice = EVERYONE
+        self, batch: Batch, slots: Tensor | None, group: slice = EVERYONE, checked: bool = False
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Of the active seeds, or of a group of them: costs [A, B] in nats, gradient [A, P], its squares or None."""
-        return self.model.loss_and_gradient(self.working.parameters[group], *batch, slots=slots, loss=self.loss)
+        """Of the active seeds, or of a group of them: costs [A, B] in nats, gradient [A, P], its squares or None.
 
-    def step(self, batch: Batch, slots: Tensor | None, rates: Tensor, group: slice = EVERYONE) -> tuple[Tensor, Tensor]:
+        checked: this is one of several updates of one shape, and not the first.
+        """
+        weights = self.working.parameters[group]
+        return self.model.loss_and_gradient(weights, *batch, slots=slots, loss=self.loss, checked=checked)
+
+    def step(
+        self, batch: Batch, slots: Tensor | None, rates: Tensor, group: slice = EVERYONE, checked: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """One update, at rates [A]: costs [A, B] in nats, and which seeds [A] were skipped."""
-        costs, gradient, squares = self.costs_and_gradient(batch, slots, group)
+        costs, gradient, squares = self.costs_and_gradient(batch, slots, group, checked)
         working = self.working if group is EVERYONE else self.working.part(group)
         return costs, self._update(self.rule, working, gradient, costs, rates, squares)
 

@@ -241,6 +241,7 @@ class NTM(Machine, SequenceModel):
         self.batch_first = checks.flag("batch_first", batch_first)
         self._constant_starts: dict[tuple[Any, ...], tuple[ScanState, Tensor]] = {}
         self._constant_counts: dict[tuple[int, int, torch.device], Tensor] = {}
+        self._chosen: tuple[Any, str] = (None, "")  # backend of populations, and for what
         self.choose_backend(backend)
 
     def choose_backend(self, backend: str) -> None:
@@ -403,6 +404,7 @@ class NTM(Machine, SequenceModel):
         *,
         slots: Tensor | None = None,
         loss: Loss = BINARY,
+        checked: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         backend = self._population_backend(flat)
         if not dispatch.is_fused(backend, loss):
@@ -415,7 +417,7 @@ class NTM(Machine, SequenceModel):
             state, used = self._population_start(self._split_start(rest), inputs, slots)
         start = ScanState(*(part.detach() for part in state))
         costs, gradient, d_state, squares = dispatch.loss_and_gradient(
-            backend, self._spec, parameters, inputs, targets, mask, lengths, used, start, learns_start, loss
+            backend, self._spec, parameters, inputs, targets, mask, lengths, used, start, learns_start, loss, checked
         )
         if d_state is None:
             return costs, gradient, squares
@@ -424,7 +426,10 @@ class NTM(Machine, SequenceModel):
         return costs, torch.cat([gradient, d_rest], dim=1), None
 
     def _population_backend(self, flat: Tensor) -> str:
-        return dispatch.choose(self.backend, self._spec, flat.dtype, flat.device, self.config.memory_slots)[0]
+        key = (self.backend, flat.dtype, flat.device)
+        if self._chosen[0] != key:  # asked before every update
+            self._chosen = (key, dispatch.choose(self.backend, self._spec, *key[1:], self.config.memory_slots)[0])
+        return self._chosen[1]
 
     def _split_population(self, flat: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         count = self._spec.parameter_count

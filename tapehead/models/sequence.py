@@ -276,10 +276,12 @@ class SequenceModel(nn.Module, abc.ABC):
         *,
         slots: Tensor | None = None,
         loss: Loss = BINARY,
+        checked: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Each sequence's cost [S, B] in nats, and the gradient [S, P] of each seed's mean over its B sequences.
 
         And the gradient's sums of squares part by part, where they cost nothing: the update's contract says what for.
+        checked: the caller has made a call with tensors like these, whose lengths and mask come from a sampler.
         """
         all_costs: list[Tensor] = []
         gradients: list[Tensor] = []

@@ -91,6 +91,7 @@ class Broken(Copy):
             "transposed": batch._replace(inputs=batch.inputs.transpose(-3, -2)),
             "mask": batch._replace(mask=batch.mask.transpose(-2, -1)),
             "width": batch._replace(targets=batch.targets[..., :-1]),
+            "lengths": batch._replace(lengths=batch.lengths + 1),
             "impure": batch._replace(inputs=torch.rand_like(batch.inputs)),
         }[self.mistake]
 
@@ -109,6 +110,12 @@ def test_a_task_that_draws_something_else_is_refused(mistake, says):
     Trainer(tapehead.Experiment(task=Broken()))
     with pytest.raises(ValueError, match=says):
         Trainer(tapehead.Experiment(task=Broken(mistake=mistake)))
+
+
+def test_lengths_that_the_sequences_do_not_have_are_refused():
+    trainer = Trainer(tapehead.Experiment(task=Broken(mistake="lengths")))
+    with pytest.raises(ValueError, match=r"Broken.draw gives lengths from"):
+        trainer.block(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

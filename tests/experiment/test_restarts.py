@@ -128,9 +128,9 @@ def test_every_seed_has_the_curriculum_of_its_own_attempt(solved_by, monkeypatch
     assert trainer.seeds.begun_at.tolist() == [0, 1700]
     seen, step = [], trainer.population.step
 
-    def noted(batch, slots, rates, group):
+    def noted(batch, slots, rates, group, checked):
         seen.append((batch.targets.any(dim=(1, 2, 3)).tolist(), batch.lengths.flatten().tolist()))
-        return step(batch, slots, rates, group)
+        return step(batch, slots, rates, group, checked)
 
     monkeypatch.setattr(trainer.population, "step", noted)
     places, excess = [], trainer.source.excess

@@ -438,6 +438,7 @@ class FusedBackend(Protocol):
         state: ScanState,
         state_gradient: bool,
         loss: str,
+        checked: bool = False,
     ) -> Learned:
         """One training step without autograd.
 

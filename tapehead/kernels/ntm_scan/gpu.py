@@ -272,6 +272,7 @@ def loss_and_gradient(
     state: ScanState,
     state_gradient: bool,
     loss: str,
+    checked: bool = False,
 ) -> Learned:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
     call.arguments.loss = LOSSES[loss]

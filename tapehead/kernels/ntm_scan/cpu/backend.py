@@ -210,18 +210,20 @@ def loss_and_gradient(
     state: ScanState,
     state_gradient: bool,
     loss: str,
+    checked: bool = False,
 ) -> Learned:
     """One training step without autograd: costs [S, B], gradients [S, P] of the mean costs and of the initial state."""
     seeds, steps, batch = inputs.shape[:3]
     tape, dtype = state.memory.shape[-2], parameters.dtype
     plan, sizes = make_plan(spec, seeds, steps, batch, tape, "train", loss)
     lengths, slots = _whole(lengths), _whole(slots)
-    check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
+    if not checked:
+        check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
+        mask = mask != 0  # nor whether a mask is one: one so small that it rounds to zero would not count there
     costs = buffers.empty((seeds, batch), dtype)
     d_parameters = buffers.empty((seeds, plan.groups, plan.P), dtype)
     table = {PARAMETERS: _dense(parameters), INPUTS: _dense(inputs), LENGTHS: lengths, SLOTS: slots}
-    # the kernel takes ones and zeros: a mask so small that it rounds to zero would not count there
-    table.update({TARGETS: _dense(targets.to(dtype)), MASK: _dense((mask != 0).to(dtype))})
+    table.update({TARGETS: _dense(targets.to(dtype)), MASK: _dense(mask.to(dtype))})
     table.update({COSTS: costs, D_PARAMETERS: d_parameters})
     _with_state(table, STATE, ScanState(*map(_dense, state)))
     d_state = None
