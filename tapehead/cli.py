@@ -83,7 +83,7 @@ class Train:
     settings: Pairs = dataclasses.field(default_factory=dict)
     """Other settings under their short names, as NAME VALUE pairs: --settings optimiser adam schedule cosine clip norm
     clip_at 1 slots [21,48] average 0.998 final_rate 0.05. Restart seeds that are above 2 bits after 5,000 sequences:
-    attempts 3 patience 5000 hopeful_bits 2."""
+    --restarts.attempts 3 --restarts.after 5000 --restarts.above-bits 2."""
     values: Suppress[dict[str, str]] = dataclasses.field(default_factory=dict)
     """Values by path, as --PART.NAME VALUE."""
 

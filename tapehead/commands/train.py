@@ -43,7 +43,7 @@ def _report(experiment: Experiment, result: Result, folder: Path) -> None:
 
     print(f"{experiment.task.name}: {_outcome(experiment, result)}.")
     print_table(score_table(result.seeds, result.generalisation))
-    print("Pictures:")
+    print("Figures:")
     for picture in draw_run(folder):
         print(f"  {picture}")
 

@@ -157,8 +157,8 @@ class Seeds:
         """Which active seeds [A] are restarted now, and which are retired because their attempts are over."""
         experiment, index = self.experiment, self.index
         if experiment.restarts.attempts == 1:
-            nobody = torch.zeros(len(index), dtype=torch.bool)
-            return nobody, nobody
+            none = torch.zeros(len(index), dtype=torch.bool)
+            return none, none
         done, passed = torch.tensor(self.done(updates)), self.passed[index]
         over, last = done == experiment.updates, self.attempts[index] == experiment.restarts.attempts
         late = (done == experiment.restart_updates) & (self.attempt_solved_at[index] < 0)

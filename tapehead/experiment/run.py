@@ -1,4 +1,4 @@
-"""`train`: all that anybody calls to train. Commands, confirmations, sweeps, notebooks and tests do.
+"""`train`, the one entry to training: commands, confirmations, sweeps, notebooks and tests call it.
 
 result = tapehead.train(experiment)                    # in memory
 result = tapehead.train(experiment, "runs/mine")       # writes a run's folder, and goes on with one that is there
@@ -117,7 +117,7 @@ def train(
 
 
 def _check_findable(experiment: Experiment) -> None:
-    """Refuse parts that a folder could name but nobody could find again, such as a class inside a function."""
+    """Refuse parts that a folder could name but no process could find again, such as a class inside a function."""
     if Experiment.from_plain(experiment.to_plain()).hash != experiment.hash:
         raise ValueError("this experiment does not come back from its plain values: check the fields of its parts.")
 

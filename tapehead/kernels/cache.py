@@ -103,7 +103,7 @@ def write(name: str, content: bytes) -> bool:
 @contextlib.contextmanager
 def lock(waiting: str) -> Iterator[None]:
     """Inside, no other process of this machine is; says `waiting` if one is now. Where no file can be locked (no
-    writable folder, no such system call), it lets everybody in."""
+    writable folder, no such system call), it excludes no process."""
     place = _place(make=True)
     with contextlib.ExitStack() as stack:
         if place is not None and sys.platform != "win32":

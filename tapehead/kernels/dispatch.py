@@ -194,7 +194,7 @@ def _check(
 ) -> None:
     _check_device(parameters)
     check_arguments(spec, parameters, inputs, lengths, slots, state)
-    if backend == "reference":  # the cpu backend looks for itself
+    if backend == "reference":  # the cpu backend checks them itself
         check_counts(lengths, slots, inputs.shape[1], state.memory.shape[2])
 
 

@@ -138,17 +138,17 @@ def general_experiment(task: str, model: str, changes: Mapping[str, Any] | None 
 def _with_changes(values: Values, changes: Values) -> Experiment:
     """Settings of a recipe with a user's changes; of its curriculum, validation and restarts what still makes sense."""
     values = {path: value for path, value in values.items() if not _replaced(path, values, changes)}
-    # a machine that stops when it is solved, or before anyone can tell, is not validated
+    # a machine that stops when it is solved, or before a window is full, is not validated
     if changes.get("training.early_stop") or changes.get("training.episodes", WINDOW) < WINDOW:
         values.pop("validation.sizes", None)
     own = {path.partition(".")[2] for path in changes if path.startswith("task.")}
-    lessons = {
+    curriculum = {
         name: value
         for name, value in values.get("curriculum.options", {}).items()
         if name not in own and GOES_WITH.get(name) not in own
     }
-    lessons |= changes.pop("curriculum.options", {})
-    values["curriculum.options"] = lessons
+    curriculum |= changes.pop("curriculum.options", {})
+    values["curriculum.options"] = curriculum
     whole = _with_restarts(values, changes)
     tape = whole.get("model.memory_slots")
     if "training.slots" not in changes and whole.get("training.slots") and isinstance(tape, int) and tape > 0:

@@ -351,7 +351,7 @@ def test_train_says_what_it_did(trained, tmp_path, capsys):
     assert "copy: not solved" in said.out
     assert "Length 2" in said.out
     assert "Length 5" in said.out
-    pictures = [Path(line.strip()) for line in said.out.split("Pictures:")[1].splitlines() if line.strip()]
+    pictures = [Path(line.strip()) for line in said.out.split("Figures:")[1].splitlines() if line.strip()]
     assert len(pictures) >= 2
     assert all(picture.stat().st_size for picture in pictures)
     result = json.loads((tmp_path / "run" / "result.json").read_text())

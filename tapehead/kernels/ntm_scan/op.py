@@ -108,7 +108,7 @@ def _forward_one(
     outputs, final, kept = call.backend.forward(
         call.spec, flat, inputs.unsqueeze(0), call.lengths, call.slots, state, keep
     )
-    # In place, because autograd lets nobody change a view that a function made.
+    # In place, because a view that an autograd function made cannot be changed in place.
     return outputs.squeeze_(0), [part.squeeze_(0) for part in final], kept
 
 
@@ -230,7 +230,7 @@ def ntm_scan_backward(
         check_counts(lengths, slots, inputs.shape[1], memory.shape[2])
         _check_gradients(machine, parameters, inputs, state, d_outputs, d_final)
         _check_kept(machine, parameters, inputs, memory, kept)
-    if kept.numel() == 0 and inputs.numel() > 0:  # nobody saw in time that gradients would be asked for: run it again
+    if kept.numel() == 0 and inputs.numel() > 0:  # the need for gradients was not known in time: run it again
         kept = backend.forward(machine, parameters, inputs, lengths, slots, state, True)[2]
     given = (parameters, inputs, lengths, slots, state, kept, d_outputs, d_final)
     d_parameters, d_inputs, d_state = backend.backward(machine, *given, inputs_gradient=True, state_gradient=True)

@@ -75,7 +75,8 @@ class UpdateState:
 
 
 Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, Tensor, Tensor | None], Tensor]
-"""update(rule, state, gradient [S, P], costs [S, B], rates [S], squares) changes the state, and says who was skipped.
+"""update(rule, state, gradient [S, P], costs [S, B], rates [S], squares) changes the state, and returns which seeds
+were skipped.
 
 rates: of the parameters' type and on their device.
 

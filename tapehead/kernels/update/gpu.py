@@ -1,8 +1,8 @@
 """The update on an NVIDIA GPU: one pass over everything. Compiled by nvrtc.py.
 
-Where nobody has looked at the gradient yet (finite? how long?), a launch of its own does; a seed that is not finite is
-left as it was. Nothing waits for the device, and the learning rates are read from it, so that a captured CUDA graph can
-change them.
+Where the norm of the gradient and whether it is finite are not known yet, a launch of its own finds out; a seed that is
+not finite is left as it was. Nothing waits for the device, and the learning rates are read from it, so that a captured
+CUDA graph can change them.
 """
 
 import ctypes

@@ -34,7 +34,7 @@ class Job:
             self._work(item)
 
     def help(self) -> None:
-        """Takes items in a thread that did not bring the job. After an error nobody takes another one."""
+        """Takes items in a thread that did not bring the job. After an error no thread takes another one."""
         self._helpers_in.append(None)  # before it takes an item: `wait` must know of everybody who may have one
         try:
             self.take_items()
@@ -45,7 +45,7 @@ class Job:
         self._changed.set()
 
     def drop(self) -> None:
-        """What nobody has begun is not begun any more."""
+        """Drop the items that no thread has begun."""
         self._items.clear()
 
     def wait(self) -> None:
