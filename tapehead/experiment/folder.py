@@ -106,7 +106,7 @@ class RunFolder:
                 "make room or permission, and run the same command again."
             ) from error
 
-    def newest(self, tell: Callable[[str], None]) -> checkpoint.Checkpoint | None:
+    def newest(self, tell: Callable[[str], None] = say) -> checkpoint.Checkpoint | None:
         return newest(self.path, self.experiment, tell)
 
     def append_metrics(self, line: str) -> None:

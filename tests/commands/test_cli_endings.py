@@ -213,10 +213,10 @@ def test_help_on_a_terminal_of_one_column():
 
 
 def test_a_bug_is_one_line_and_a_traceback_on_request(monkeypatch, capsys):
-    def broken():
-        raise KeyError("what\never")
-
-    behaves(monkeypatch, broken)
+    made = {}
+    source = "def broken():\n    raise KeyError('what\\never')"
+    exec(compile(source, commands.__file__, "exec"), made)  # a line of the package
+    behaves(monkeypatch, made["broken"])
     monkeypatch.delenv("TAPEHEAD_DEBUG", raising=False)
     assert tapehead("presets") == 1
     line = capsys.readouterr().err
@@ -228,6 +228,17 @@ def test_a_bug_is_one_line_and_a_traceback_on_request(monkeypatch, capsys):
     shown = capsys.readouterr().err
     assert shown.startswith("Traceback")
     assert shown.endswith(line)
+
+
+def test_an_error_in_code_from_outside_names_its_line(monkeypatch, capsys):
+    def broken():
+        raise KeyError("mine")
+
+    behaves(monkeypatch, broken)
+    assert tapehead("presets") == 2
+    line = broken.__code__.co_firstlineno + 1
+    expected = f"tapehead: KeyError: 'mine' (test_cli_endings.py, line {line}); set TAPEHEAD_DEBUG=1 for the traceback."
+    assert capsys.readouterr().err == f"{expected}\n"
 
 
 @pytest.mark.parametrize("rest", ["", ', "config": 3', ', "config": {"task": "copy"}'])

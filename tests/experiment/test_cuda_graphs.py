@@ -22,7 +22,7 @@ class _Counted:
     def __init__(self):
         self.working, self.steps, self.replays, self.captures = object(), 0, 0, 0
 
-    def step(self, batch, slots, rates, group):
+    def step(self, batch, slots, rates, group, checked):
         self.steps += 1
         return torch.zeros(1, 1), torch.zeros(1, dtype=torch.bool)
 

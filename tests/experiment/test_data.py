@@ -52,7 +52,7 @@ def test_every_update_sees_its_own_batch_and_rate(monkeypatch):
     trainer = Trainer(tiny(schedule="cosine", episodes=200))
     seen = []
 
-    def step(batch, slots, rates, group):
+    def step(batch, slots, rates, group, checked):
         seen.append((batch, rates))
         return torch.zeros(1, 1), torch.zeros(1, dtype=torch.bool)
 

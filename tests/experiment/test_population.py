@@ -257,8 +257,8 @@ def test_a_line_of_metrics_is_of_its_block(finished):
     trainer = Trainer(tiny(seeds=(0, 1), batch_size=2, episodes=200))
     seen, step = [], trainer.population.step
 
-    def noted(*given):
-        costs, skipped = step(*given)
+    def noted(*given, **named):
+        costs, skipped = step(*given, **named)
         seen.append(costs.double())
         return costs, skipped
 
