@@ -20,17 +20,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import gpu, reference
 from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, tree_map
+from tapehead.losses import BINARY, CATEGORICAL
 
 # Relative norm. Long sequences amplify rounding, so the reference in float32, on the same inputs, is the yardstick
 # where it is further off than the tolerance; both errors stand in the result file.
 TOLERANCE = 1e-5
 YARDSTICKS = 3.0
 DEVICE = torch.device("cuda")
+LOSSES = (BINARY, CATEGORICAL)
 SMALL = dict(input_size=3, output_size=2, controller_size=6, memory_width=5)
 
 PRESETS = {
@@ -102,6 +103,7 @@ def single(tree: Any) -> Any:
 
 
 Answers = dict[str, Tensor]
+Costs = dict[str, tuple[Tensor, list[Tensor]]]  # by loss: costs, and their gradients of parameters and initial state
 
 
 def by_reference(
@@ -116,24 +118,25 @@ def by_reference(
     total = (outputs * d_outputs.to(dtype)).sum()
     total = total + sum((a * b.to(dtype)).sum() for a, b in zip(final, d_final, strict=True))
     gradients = torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True)
-    active = torch.arange(inputs.shape[1], device=DEVICE)[None, :, None] < lengths[:, None, :]
-    costs = F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(-1)
-    costs = (costs * mask * active).sum(1)
-    cost_leaves = [parameters, *state]
-    of_cost = torch.autograd.grad(costs.mean(1).sum(), cost_leaves, allow_unused=True)
     zeroed = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True)]
-    zeroed_cost = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(cost_leaves, of_cost, strict=True)]
-    return named(spec, outputs, final, zeroed, costs, zeroed_cost)
+    learned: Costs = {}
+    cost_leaves = [parameters, *state]
+    for loss in LOSSES:
+        costs = loss.nats(outputs, targets, mask)
+        of_cost = torch.autograd.grad(costs.mean(1).sum(), cost_leaves, allow_unused=True, retain_graph=True)
+        filled = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(cost_leaves, of_cost, strict=True)]
+        learned[str(loss.kernel)] = (costs, filled)
+    return named(spec, outputs, final, zeroed, learned)
 
 
-def named(
-    spec: ScanSpec, outputs: Tensor, final: ScanState, gradients: list[Tensor], costs: Tensor, of_cost: list[Tensor]
-) -> Answers:
-    answers = {"outputs": outputs, "cost": costs} | dict(zip(ScanState._fields, final, strict=True))
+def named(spec: ScanSpec, outputs: Tensor, final: ScanState, gradients: list[Tensor], learned: "Costs") -> Answers:
+    answers = {"outputs": outputs} | dict(zip(ScanState._fields, final, strict=True))
     answers |= {f"d {name}": part for name, part in spec.split_parameters(gradients[0]).items()}
     answers |= {f"d {n}": part for n, part in zip(("inputs", *ScanState._fields), gradients[1:], strict=True)}
     names = ("parameters", *ScanState._fields)
-    answers |= {f"d cost / d {name}": part for name, part in zip(names, of_cost, strict=True)}
+    for loss, (costs, of_cost) in learned.items():
+        answers[f"{loss} cost"] = costs
+        answers |= {f"d {loss} cost / d {name}": part for name, part in zip(names, of_cost, strict=True)}
     return {name: part.detach() for name, part in answers.items()}
 
 
@@ -160,14 +163,17 @@ def gate_case(
     y, f, kept = gpu.forward(*scan, True)
     d_p, d_x, d_s = gpu.backward(*scan, kept, d_outputs, d_final)
     again = gpu.backward(*scan, kept, d_outputs, d_final)[0]
-    cost, g, d_state, _ = gpu.loss_and_gradient(spec, *given, state_gradient=True)
-    assert d_state is not None
-    got = named(spec, y, f, [d_p, d_x, *d_s], cost, [g, *d_state])
+    learned: Costs = {}
+    for loss in map(str, (loss.kernel for loss in LOSSES)):
+        cost, g, d_state, _ = gpu.loss_and_gradient(spec, *given, state_gradient=True, loss=loss)
+        assert d_state is not None
+        learned[loss] = (cost, [g, *d_state])
+    got = named(spec, y, f, [d_p, d_x, *d_s], learned)
     errors = {name: (error(got[name], want[name]), error(yardstick[name], want[name])) for name in want}
     # the last seed alone gives the same bits, and so does the same call again
     one = slice(seeds - 1, seeds)
     part = tree_map(lambda tensor: tensor[one], state)
-    alone = gpu.loss_and_gradient(spec, *(tensor[one] for tensor in given[:-1]), part, state_gradient=False)
+    alone = gpu.loss_and_gradient(spec, *(tensor[one] for tensor in given[:-1]), part, state_gradient=False, loss=loss)
     same = torch.equal(alone[1], g[one]) and torch.equal(alone[0], cost[one]) and torch.equal(again, d_p)
     errors["bits differ"] = (0.0 if same else 1.0, 0.0)
     return errors
@@ -252,7 +258,7 @@ def training_case(spec: ScanSpec, seeds: int, steps: int, batch: int, tape: int 
     lengths = torch.full((seeds, batch), steps, device=DEVICE)
     slots = torch.full((seeds, batch), tape, device=DEVICE)
     return lambda: gpu.loss_and_gradient(
-        spec, parameters, inputs, targets, mask, lengths, slots, state, state_gradient=False
+        spec, parameters, inputs, targets, mask, lengths, slots, state, state_gradient=False, loss="binary"
     )
 
 

@@ -21,9 +21,9 @@ from torch.profiler import ProfilerActivity, profile
 
 import tapehead
 from tapehead.bench.measure import Subject, ntm_subject, synchronise
-from tapehead.paper.presets import preset
-from tapehead.training.config import BLOCK
-from tapehead.training.loop import Trainer
+from tapehead.experiment.config import BLOCK
+from tapehead.experiment.loop import Trainer
+from tapehead.paper.recipes import row_experiment
 
 SHAPES = ((132, 1, 50 * BLOCK), (1, 1, 50 * BLOCK), (1, 4096, 2 * BLOCK))  # seeds, batch, updates of a round
 OWN = ("ntm_", "update_")  # what our kernels' names begin with
@@ -48,23 +48,24 @@ def measure(seeds: int, batch: int, updates: int, rounds: int, device: str) -> d
 
 def learn(seeds: int, device: str) -> dict[str, Any]:
     """The recipe of `tapehead train copy` until all are solved or its end: updates and seconds by number solved."""
-    config = preset("copy-ntm-lstm", seeds=tuple(range(seeds)), device=device)
-    warm = Trainer(config)
+    changes = {"seeds": tuple(range(seeds)), "place.device": device}
+    experiment = row_experiment("copy-ntm-lstm", "tuned", changes)
+    warm = Trainer(experiment)
     for _ in range(2):
         warm.block()
-    trainer, solved = Trainer(config), 0
+    trainer, solved = Trainer(experiment), 0
     marks: list[dict[str, Any]] = []
     synchronise()
     begin = time.perf_counter()
-    for _ in trainer.walk():
-        now = int((trainer.population.solved_at >= 0).sum())
+    for _ in trainer.iter_blocks():
+        now = int((trainer.seeds.solved_at >= 0).sum())
         if now > solved:
             seconds = round(time.perf_counter() - begin, 2)
             marks.append({"solved": now, "updates": trainer.updates, "seconds": seconds})
             solved = now
         if solved == seeds:
             break
-    return {"recipe": config.preset, "seeds": seeds, "marks": marks}
+    return {"recipe": experiment.recipe, "seeds": seeds, "marks": marks}
 
 
 def main() -> None:

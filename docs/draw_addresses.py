@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import tapehead
+from tapehead.figures import style
 from tapehead.models.config import ADDRESS_DIGITS
-from tapehead.pictures import style
 
 SEQUENCES, CONTEXT, FIRST, SHOWN = 100, 5, 12, 60  # FIRST: a step by which all of the context has been seen
 AGO = ("last", "one before", "two before", "three before", "four before")

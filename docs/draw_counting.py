@@ -17,8 +17,8 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 import tapehead
+from tapehead.figures import style
 from tapehead.models.ntm import NTM, NTMState
-from tapehead.pictures import style
 from tapehead.tasks import Batch
 
 LENGTH, REPEATS, SEQUENCES = 5, 6, 50

@@ -1,4 +1,4 @@
-"""The picture in recipes.md: the same seed with a controller that remembers and with one that forgets.
+"""The picture in recipes.md: the same seed with forget gates that start open and with ones that start closed.
 
     python docs/draw_forgetting.py          trains both machines (about two minutes on one core), then draws
 
@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from tapehead.experiment.loop import Trainer
+from tapehead.figures import style
 from tapehead.models.ntm import NTM
-from tapehead.paper.presets import preset
-from tapehead.pictures import style
+from tapehead.paper.recipes import row_experiment
 from tapehead.streams import stream
 from tapehead.tasks import Batch
-from tapehead.training.loop import Trainer
 
 SEED, LENGTH, LONGEST_TRAINED = 16, 120, 20
 STARTS = {"forget gates start at +1": 1.0, "forget gates start at -2": -2.0}
@@ -24,9 +24,10 @@ STARTS = {"forget gates start at +1": 1.0, "forget gates start at -2": -2.0}
 
 def machine(forget_bias: float) -> tuple[NTM, Batch]:
     """A trained machine, and one long sequence."""
-    trainer = Trainer(preset("copy-ntm-lstm", seeds=(SEED,), model_options={"forget_bias": forget_bias}))
-    while not trainer.finished:
-        trainer.block()
+    changes = {"seeds": (SEED,), "model.forget_bias": forget_bias}
+    trainer = Trainer(row_experiment("copy-ntm-lstm", "tuned", changes))
+    for _ in trainer.iter_blocks():
+        pass
     assert isinstance(trainer.model, NTM)
     trainer.model.load_flat(trainer.population.delivered()[0])
     return trainer.model, trainer.task.sample(stream(0, "evaluation", 0), batch_size=8, length=LENGTH)

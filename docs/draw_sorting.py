@@ -15,8 +15,8 @@ from torch import Tensor
 
 import tapehead
 from tapehead import equations
+from tapehead.figures import style
 from tapehead.models.ntm import NTM
-from tapehead.pictures import style
 from tapehead.tasks import Batch
 
 ITEMS, OUTPUTS, PRIORITY = 20, 16, 8  # the last is an input channel

@@ -2,7 +2,8 @@
 
 >>> import tapehead
 >>> ntm = tapehead.NTM(input_size=9, output_size=8)        # like torch.nn.LSTM
->>> task = tapehead.make_task("copy")
+>>> experiment = tapehead.Experiment(task=tapehead.make_task("copy"))
+>>> result = tapehead.train(experiment, "runs/mine")
 
 Names are loaded when first used, because torch takes a second to import and `tapehead --help` should not.
 """
@@ -11,66 +12,135 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tapehead._version import __version__
+from tapehead.registry import CONTROLLERS, FIGURES, MODELS, OPTIMISERS, SCHEDULES, TASKS
 
 if TYPE_CHECKING:
     from tapehead import equations, zoo
+    from tapehead.evaluation.generalisation import Score
     from tapehead.evaluation.metrics import bits_per_sequence, ngram_gap, wrong_bits
+    from tapehead.experiment.config import (
+        Clipping,
+        Curriculum,
+        Evaluation,
+        Experiment,
+        Model,
+        Place,
+        Restarts,
+        Training,
+        Validation,
+    )
+    from tapehead.experiment.results import Result
+    from tapehead.experiment.run import Interrupted, Observer, Status, evaluate, train
+    from tapehead.experiment.schedules import Constant, Cosine, Schedule
+    from tapehead.figures.view import RunView
     from tapehead.kernels.ntm_scan.contract import Trace
+    from tapehead.kernels.ntm_scan.controllers import Controller
+    from tapehead.kernels.update.optimisers import Adam, Graves, Optimiser
+    from tapehead.losses import BINARY, CATEGORICAL, Loss
+    from tapehead.models import SequenceModel
     from tapehead.models.config import NTMConfig
     from tapehead.models.lstm import PaperLSTM
     from tapehead.models.ntm import NTM, NTMCell, NTMState
-    from tapehead.streams import stream
-    from tapehead.tasks import Batch, Task, make_task
-    from tapehead.training.optimisers import RMSpropGraves
-    from tapehead.zoo.anywhere import load
+    from tapehead.optim import RMSpropGraves
+    from tapehead.paper.recipes import general_experiment, row_experiment
+    from tapehead.streams import Stream, stream
+    from tapehead.tasks import Batch, Size, Task, make_task
+    from tapehead.zoo.find import load
 
 _HOMES = {
-    "equations": "tapehead.equations",
-    "bits_per_sequence": "tapehead.evaluation.metrics",
-    "ngram_gap": "tapehead.evaluation.metrics",
-    "wrong_bits": "tapehead.evaluation.metrics",
-    "Trace": "tapehead.kernels.ntm_scan.contract",
-    "NTMConfig": "tapehead.models.config",
-    "PaperLSTM": "tapehead.models.lstm",
-    "NTM": "tapehead.models.ntm",
-    "NTMCell": "tapehead.models.ntm",
-    "NTMState": "tapehead.models.ntm",
-    "stream": "tapehead.streams",
-    "Batch": "tapehead.tasks",
-    "Task": "tapehead.tasks",
-    "make_task": "tapehead.tasks",
-    "RMSpropGraves": "tapehead.training.optimisers",
-    "load": "tapehead.zoo.anywhere",
-    "zoo": "tapehead.zoo",
+    "tapehead.evaluation.generalisation": ("Score",),
+    "tapehead.evaluation.metrics": ("bits_per_sequence", "ngram_gap", "wrong_bits"),
+    "tapehead.experiment.config": (
+        *("Clipping", "Curriculum", "Evaluation", "Experiment", "Model", "Place", "Restarts", "Training", "Validation"),
+    ),
+    "tapehead.experiment.results": ("Result",),
+    "tapehead.experiment.run": ("Interrupted", "Observer", "Status", "evaluate", "train"),
+    "tapehead.experiment.schedules": ("Constant", "Cosine", "Schedule"),
+    "tapehead.figures.view": ("RunView",),
+    "tapehead.kernels.ntm_scan.contract": ("Trace",),
+    "tapehead.kernels.ntm_scan.controllers": ("Controller",),
+    "tapehead.kernels.update.optimisers": ("Adam", "Graves", "Optimiser"),
+    "tapehead.losses": ("BINARY", "CATEGORICAL", "Loss"),
+    "tapehead.models": ("SequenceModel",),
+    "tapehead.models.config": ("NTMConfig",),
+    "tapehead.models.lstm": ("PaperLSTM",),
+    "tapehead.models.ntm": ("NTM", "NTMCell", "NTMState"),
+    "tapehead.optim": ("RMSpropGraves",),
+    "tapehead.paper.recipes": ("general_experiment", "row_experiment"),
+    "tapehead.streams": ("Stream", "stream"),
+    "tapehead.tasks": ("Batch", "Size", "Task", "make_task"),
+    "tapehead.zoo.find": ("load",),
 }
+_MODULES = ("equations", "zoo")
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "BINARY",
+    "CATEGORICAL",
+    "CONTROLLERS",
+    "FIGURES",
+    "MODELS",
     "NTM",
+    "OPTIMISERS",
+    "SCHEDULES",
+    "TASKS",
+    "Adam",
     "Batch",
+    "Clipping",
+    "Constant",
+    "Controller",
+    "Cosine",
+    "Curriculum",
+    "Evaluation",
+    "Experiment",
+    "Graves",
+    "Interrupted",
+    "Loss",
+    "Model",
     "NTMCell",
     "NTMConfig",
     "NTMState",
+    "Observer",
+    "Optimiser",
     "PaperLSTM",
+    "Place",
     "RMSpropGraves",
+    "Restarts",
+    "Result",
+    "RunView",
+    "Schedule",
+    "Score",
+    "SequenceModel",
+    "Size",
+    "Status",
+    "Stream",
     "Task",
     "Trace",
+    "Training",
+    "Validation",
     "__version__",
     "bits_per_sequence",
     "equations",
+    "evaluate",
+    "general_experiment",
     "load",
     "make_task",
     "ngram_gap",
+    "row_experiment",
     "stream",
+    "train",
     "wrong_bits",
     "zoo",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name in _MODULES:
+        value: Any = importlib.import_module(f"tapehead.{name}")
+    elif name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    else:
         raise AttributeError(f"module 'tapehead' has no attribute {name!r}")
-    module = importlib.import_module(_HOMES[name])
-    value = module if name in ("equations", "zoo") else getattr(module, name)
     globals()[name] = value
     return value
 

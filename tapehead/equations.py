@@ -9,6 +9,9 @@ A weighting (Eq. 1) is a tensor [..., N] with entries in [0, 1] that sum to one.
 import torch
 from torch import Tensor
 
+from tapehead import checks
+from tapehead.checks import shapes
+
 # Added to squared norms. It keeps the cosine of a zero vector at 0 with a finite slope, and is far below the squared
 # norm of a row of the default initial memory (2e-11 for width 20 at 1e-6).
 NORM_EPSILON = 1e-18
@@ -17,22 +20,26 @@ NORM_EPSILON = 1e-18
 SHARPEN_EPSILON = 1e-20
 
 
+@shapes(memory="N M", weighting="H N")
 def read(memory: Tensor, weighting: Tensor) -> Tensor:
     """Eq. 2: r = sum_i w(i) M(i).   memory [..., N, M], weighting [..., H, N] -> [..., H, M]"""
     return weighting @ memory
 
 
+@shapes(memory="N M", weighting="H N", erase="H M")
 def erase(memory: Tensor, weighting: Tensor, erase: Tensor) -> Tensor:
     """Eq. 3: M~(i) = M(i) [1 - w(i) e], for all heads.   erase [..., H, M] -> [..., N, M]"""
     kept = 1 - weighting.unsqueeze(-1) * erase.unsqueeze(-2)  # [..., H, N, M]
     return memory * kept.prod(dim=-3)
 
 
+@shapes(memory="N M", weighting="H N", add="H M")
 def add(memory: Tensor, weighting: Tensor, add: Tensor) -> Tensor:
     """Eq. 4: M'(i) = M~(i) + w(i) a, for all heads.   add [..., H, M] -> [..., N, M]"""
     return memory + weighting.transpose(-1, -2) @ add
 
 
+@shapes(keys="H M", memory="N M")
 def cosine_similarity(keys: Tensor, memory: Tensor) -> Tensor:
     """Eq. 6: K[k, M(i)] = k . M(i) / (|k| |M(i)|).   keys [..., H, M], memory [..., N, M] -> [..., H, N]"""
     keys, memory = _bounded(keys), _bounded(memory)
@@ -47,17 +54,20 @@ def _bounded(vectors: Tensor) -> Tensor:
     return vectors / scale
 
 
+@shapes(keys="H M", strengths="H", memory="N M")
 def content_weighting(keys: Tensor, strengths: Tensor, memory: Tensor) -> Tensor:
     """Eq. 5: w_c = softmax_i(beta K[k, M(i)]).   strengths [..., H] -> [..., H, N]"""
     return torch.softmax(strengths.unsqueeze(-1) * cosine_similarity(keys, memory), dim=-1)
 
 
+@shapes(gate="H", content="H N", previous="H N")
 def interpolate(gate: Tensor, content: Tensor, previous: Tensor) -> Tensor:
     """Eq. 7: w_g = g w_c + (1 - g) w_prev.   gate [..., H], weightings [..., H, N]"""
     g = gate.unsqueeze(-1)
     return g * content + (1 - g) * previous
 
 
+@shapes(weighting="H N", shifts="H 2r+1")
 def shift(weighting: Tensor, shifts: Tensor) -> Tensor:
     """Eq. 8 with a distribution over integer shifts: entry j of `shifts` moves the focus by j - r, circularly.
 
@@ -70,6 +80,7 @@ def shift(weighting: Tensor, shifts: Tensor) -> Tensor:
     return torch.stack(moved).sum(0)
 
 
+@shapes(weighting="H N", amount="H")
 def scalar_shift(weighting: Tensor, amount: Tensor) -> Tensor:
     """Eq. 8 with the paper's other parameterisation: a width-one uniform distribution of shifts from `amount` on.
 
@@ -85,6 +96,7 @@ def scalar_shift(weighting: Tensor, amount: Tensor) -> Tensor:
     return (1 - part) * near + part * far
 
 
+@shapes(weighting="H N", gamma="H")
 def sharpen(weighting: Tensor, gamma: Tensor) -> Tensor:
     """Eq. 9: w(i) = w~(i)^gamma / sum_j w~(j)^gamma.   weighting [..., H, N], gamma [..., H]
 
@@ -95,4 +107,6 @@ def sharpen(weighting: Tensor, gamma: Tensor) -> Tensor:
 
 def bayes_ngram(ones: Tensor, zeros: Tensor) -> Tensor:
     """Eq. 10: the optimal probability of a one after `ones` ones and `zeros` zeros in the same context."""
+    checks.same_device(ones=checks.tensor("ones", ones), zeros=checks.tensor("zeros", zeros))
+    checks.broadcast("zeros", tuple(zeros.shape), tuple(ones.shape))
     return (ones + 0.5) / (ones + zeros + 1)

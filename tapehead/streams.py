@@ -2,7 +2,7 @@
 
 A generator with a state has to be saved, restored and shared; a counter-based one is a pure function of an address.
 This is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) in torch's int64 arithmetic,
-so a CPU and a GPU give the same bits. Batch 7,301 of seed 3 is the same whoever asks, alone or in a block of updates:
+so a CPU and a GPU give the same bits. Batch 7,301 of seed 3 is the same drawn alone or in a block of updates:
 
     key     = first two words of Philox(key=seed, counter=(crc32(name), 0, 0, 0))
     counter = (draw << 24 | block, row, step mod 2^32, step div 2^32)
@@ -16,10 +16,15 @@ Shapes: K steps, S seeds; `lead` is (K, S), less the dimension of whichever was 
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
+from numbers import Integral
 from operator import index
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from tapehead import checks
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -86,9 +91,11 @@ class Stream:
 
     def words(self, rows: int, n: int) -> Tensor:
         """int64 in [0, 2^32), [*lead, rows, n]."""
+        rows, n = checks.whole("rows", rows, 0), checks.whole("n", n, 0, 2**40)
         blocks = (n + 3) // 4
         if blocks >> BLOCK_BITS:
             raise ValueError(f"{n} words are more than one draw holds: ask for fewer than {4 << BLOCK_BITS}.")
+        checks.affordable("random words", prod(self.lead) * rows * 4 * blocks)
         if self._draw >> 8:
             raise ValueError(f"draw {self._draw} is one too many: an address has 256, and `rewind` starts again.")
         block = torch.arange(blocks, device=self.device) + (self._draw << BLOCK_BITS)
@@ -139,7 +146,11 @@ def stream(seed: Address, name: str, step: Address, *, device: torch.device | st
 
     `lead` is () for two ints, (S,) for S seeds, (K,) for K steps and (K, S) for both: steps, then seeds.
     """
-    place = torch.get_default_device() if device is None else torch.device(device)
+    place = checks.device(device) or torch.get_default_device()
+    if place.type == "meta":
+        raise ValueError("device is meta, which holds no numbers: give 'cpu' or another.")
+    if not isinstance(name, str):
+        raise TypeError(f"name is of type {type(name).__name__}, but it must be a string.")
     seeds, seed_shape = _addresses(seed, "seed")
     steps, step_shape = _addresses(step, "step")
     words = torch.tensor([[k & WORD for k in steps], [k >> 32 for k in steps]], device=place)
@@ -150,12 +161,20 @@ def stream(seed: Address, name: str, step: Address, *, device: torch.device | st
 
 def _addresses(value: Address, what: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ints of a seed or step argument, and the shape that it adds to `lead`."""
-    single = isinstance(value, int) or (isinstance(value, Tensor) and value.dim() == 0)
-    listed = [value] if single else value.tolist() if isinstance(value, Tensor) else value
-    values = tuple(index(v) for v in listed)  # type: ignore[union-attr, arg-type]
+    listed: Any = value
+    if isinstance(value, Tensor) and not checks.tensor(what, value).is_floating_point():
+        listed = value.tolist()
+    single = isinstance(listed, Integral)
+    try:
+        if not single:
+            checks.affordable(f"{what}s", len(listed))
+        values = (index(listed),) if single else tuple(index(v) for v in listed)
+    except TypeError:
+        kind = type(value).__name__
+        raise TypeError(f"{what} is of type {kind}, but it must be a whole number or several of them.") from None
     if not values:
         raise ValueError(f"no {what} was given: a stream needs one or more.")
     if min(values) < 0 or max(values) >= 2**64:
         wrong = min(values) if min(values) < 0 else max(values)
-        raise ValueError(f"{what} {wrong} is outside 0..2^64 - 1: give a {what} in that range.")
+        raise ValueError(f"{what} {checks.shown(wrong)} is outside 0..2^64 - 1: give a {what} in that range.")
     return values, () if single else (len(values),)

@@ -1,8 +1,16 @@
 """Tests marked `gpu` need a CUDA device, and are skipped where there is none."""
 
+import signal
+
 import cuda_on_cpu
 import pytest
 import torch
+
+
+def pytest_configure():
+    """Tests send these signals, and `nohup` or a shell with jobs in its background may have had them ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items):

@@ -11,15 +11,17 @@ PACKAGE = Path(__file__).parent.parent / "tapehead"
 
 # A room may import from rooms of earlier lines and from itself, never from its own line or a later one.
 ORDER = (
-    ("words", "_version", "registry"),
-    ("equations", "streams"),
+    ("suggest", "files", "signals", "terminal", "_version"),
+    ("typed", "registry", "environment"),
+    ("checks",),
+    ("equations", "streams", "losses"),
     ("kernels",),
-    ("tasks",),
+    ("tasks", "optim"),
     ("models",),
     ("evaluation",),
-    ("training",),
+    ("experiment",),
     ("zoo",),
-    ("pictures",),
+    ("figures",),
     ("paper",),
     ("bench",),
     ("lab",),
@@ -85,11 +87,20 @@ def test_imports_go_one_way():
     assert list(wrong_arrows(sources)) == []
 
 
+def test_tests_mirror_the_package():
+    """And no two of them have one name: pytest imports them all as top-level modules."""
+    tests = sorted(Path(__file__).parent.rglob("test_*.py"))
+    rooms = {path.relative_to(Path(__file__).parent).parts[0] for path in tests if path.parent != Path(__file__).parent}
+    assert rooms - {"docs", "examples", "outside"} <= RANK.keys()
+    names = [path.name for path in tests]
+    assert len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize(
     "source",
     [
-        "from tapehead.models import make_model",
-        "import tapehead.training.loop",
+        "from tapehead.models import check_model",
+        "import tapehead.experiment.loop",
         "from tapehead import cli",
         "def f():\n    from tapehead.models.ntm import NTM",
         "from ..models import ntm",
@@ -104,10 +115,10 @@ def test_an_arrow_that_points_back_is_found(source):
     "source",
     [
         "from tapehead import equations",
-        "from tapehead.words import unknown",
+        "from tapehead.suggest import unknown",
         "from tapehead.kernels.update import cpu",
         "import tapehead, torch",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tapehead.models import make_model",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tapehead.models import check_model",
     ],
 )
 def test_an_arrow_that_points_down_is_not(source):
@@ -126,7 +137,7 @@ def loaded_after(statement):
     [
         ("import tapehead", {"torch", "numba", "matplotlib", "numpy"}),
         ("import tapehead.cli", {"torch", "numba", "matplotlib", "numpy"}),
-        ("import tapehead.paper.presets", {"torch", "numba", "matplotlib"}),
+        ("import tapehead.paper.tables", {"torch", "numba", "matplotlib"}),
         ("import tapehead.models.ntm, tapehead.models.lstm, tapehead.tasks", {"numba", "matplotlib"}),
         ("import tapehead; tapehead.NTM", {"numba", "matplotlib"}),
     ],

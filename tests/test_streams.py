@@ -1,5 +1,6 @@
 """Streams: the published Philox vectors, addresses, and the shape of the distributions."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -150,3 +151,8 @@ def test_gpu_draws_the_same_bits():
     here, there = stream([1, 2], "x", range(3)), stream([1, 2], "x", range(3), device="cuda")
     assert torch.equal(here.uniform(4, 9), there.uniform(4, 9).cpu())
     assert torch.equal(here.bits(4, 99), there.bits(4, 99).cpu())
+
+
+def test_addresses_may_be_numpy_numbers():
+    assert torch.equal(stream(np.int64(3), "x", 0).bits(1, 9), stream(3, "x", 0).bits(1, 9))
+    assert torch.equal(stream(np.array([3, 4]), "x", 0).bits(1, 9), stream([3, 4], "x", 0).bits(1, 9))

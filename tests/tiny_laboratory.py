@@ -6,7 +6,7 @@ import pytest
 
 from tapehead import cli
 from tapehead.lab import claims
-from tapehead.paper import presets
+from tapehead.paper import recipes
 from tapehead.tasks.copy import Copy
 
 ROW = "copy-ntm-lstm"
@@ -15,12 +15,15 @@ EPISODES = 1300  # more than a window, so that a machine can be solved
 NEAR, FAR = claims.Point({"length": 2}), claims.Point({"length": 5}, slots=16, most=3)
 CLAIM = claims.Claim((NEAR, FAR), (claims.Criterion((NEAR,), under=3.0), claims.Criterion((FAR,))), headline=NEAR)
 RECIPE = {
-    "task_options": {"length": (1, 3), "width": 2},
-    "model_options": {"controller_size": 8, "memory_slots": 8, "memory_width": 4},
-    "learning_rate": 1e-3,
-    "episodes": EPISODES,
-    "average": 0.9,
-    "early_stop": False,
+    "task.length": (1, 3),
+    "task.width": 2,
+    "model.controller_size": 8,
+    "model.memory_slots": 8,
+    "model.memory_width": 4,
+    "optimiser.learning_rate": 1e-3,
+    "training.episodes": EPISODES,
+    "training.average": 0.9,
+    "training.early_stop": False,
 }
 
 
@@ -28,7 +31,7 @@ RECIPE = {
 def tiny_laboratory(solved_bits=100.0):
     """While inside, the row is tiny and solved as soon as a window is full, or, at 0 bits, never."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(presets.SURE, ROW, RECIPE)
+        patch.setitem(recipes.TUNED, ROW, RECIPE)
         patch.setitem(claims.CLAIMS, "copy", CLAIM)
         patch.setattr(Copy, "solved_bits", solved_bits)
         yield

@@ -1,9 +1,8 @@
-"""How the cost of one update grows with time steps, slots, width, heads and batch; as numbers and as a picture."""
+"""How the cost of one update grows with time steps, slots, width, heads and batch. figures/benchmarks.py draws it."""
 
 import dataclasses
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tapehead.bench.measure import ntm_subject, synchronise
@@ -63,33 +62,6 @@ def growth(backend: str, device: str, rounds: int, tell: Callable[[str], None]) 
     return {
         axis: [Point(size, statistics.median(seconds[axis, size])) for size in sizes] for axis, sizes in AXES.items()
     }
-
-
-def draw(curves: dict[str, list[Point]], backend: str, folder: Path, name: str) -> list[Path]:
-    """One panel for each axis, log against log, with the slope of proportional growth for comparison."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
-
-    from tapehead.pictures import style
-
-    with style.look():
-        figure = Figure(figsize=(style.WIDTH, 2.4), layout="constrained")
-        panels = figure.subplots(1, len(curves))
-        for panel, (axis, points) in zip(panels, curves.items(), strict=True):
-            sizes = [point.size for point in points]
-            milliseconds = [1e3 * point.seconds for point in points]
-            panel.loglog(sizes, milliseconds, "o-", color=style.BLUE, markersize=3.5)
-            panel.loglog(sizes, [milliseconds[-1] * size / sizes[-1] for size in sizes], ":", color=style.FAINT)
-            panel.set_xlabel(axis)
-            shown = sizes if len(sizes) < 6 else sizes[::2]
-            panel.set_xticks(shown, [f"{size // 1000}k" if size >= 1000 else str(size) for size in shown], minor=False)
-            panel.xaxis.set_minor_locator(NullLocator())
-            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            panel.yaxis.set_major_formatter(FormatStrFormatter("%g"))
-            panel.yaxis.set_minor_locator(NullLocator())
-        panels[0].set_ylabel("one update, ms")
-        figure.suptitle(f"Cost of one update, {backend} backend (dotted: proportional to the size)", fontsize=9.5)
-        return style.save(figure, folder, name)
 
 
 def as_dict(curves: dict[str, list[Point]]) -> dict[str, Any]:

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tapehead.experiment.config import BLOCK, Experiment, Restarts, Validation
+from tapehead.experiment.loop import Trainer
+from tapehead.models.ntm import NTM
+from tapehead.optim import RMSpropGraves
 from tapehead.streams import stream
 from tapehead.tasks import make_task
-from tapehead.training.config import BLOCK, RunConfig
-from tapehead.training.loop import Trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,42 +100,60 @@ def ntm_subject(
 ) -> Subject:
     """The training loop itself, on copy at length 20 unless said otherwise."""
     trainer = Trainer(
-        RunConfig(
-            task="copy",
-            task_options=task_options or {"length": 20},
-            model_options={"controller": controller} | (model_options or {}),
-            seeds=tuple(range(seeds)),
-            batch_size=batch,
-            episodes=10**9,
-            early_stop=False,
-            backend=backend,
-            device=device,
+        Experiment.from_plain(
+            {
+                "task": {"name": "copy"} | (task_options or {"length": 20}),
+                "model": {"name": "ntm", "controller": controller} | (model_options or {}),
+                "seeds": range(seeds),
+                "training": {"batch_size": batch, "episodes": 10**9, "early_stop": False},
+                "place": {"backend": backend, "device": device},
+            }
         )
     )
 
     def run() -> None:
-        for _ in trainer.walk(trainer.updates + updates):
+        for _ in trainer.iter_blocks(trainer.updates + updates):
             pass
 
     return Subject(backend, controller, batch, threads, updates, run, seeds)
 
 
+def experiment_subject(experiment: Experiment, updates: int = BLOCK) -> Subject:
+    """The training loop on an experiment, from its first update on, without its end, its restarts and its
+    validation."""
+    endless = dataclasses.replace(experiment.training, episodes=10**9, early_stop=False)
+    trainer = Trainer(
+        dataclasses.replace(experiment, training=endless, restarts=Restarts(), validation=Validation()),
+    )
+
+    def run() -> None:
+        for _ in trainer.iter_blocks(trainer.updates + updates):
+            pass
+
+    system = f"{experiment.model.name} on {experiment.task.name}, {trainer.backend}"
+    controller = experiment.model.options.get("controller", "-")
+    threads, seeds = torch.get_num_threads(), len(experiment.seeds)
+    return Subject(system, controller, endless.batch_size, threads, updates, run, seeds)
+
+
 def kernel_subject(backend: str, controller: str, batch: int, threads: int, *, updates: int = BLOCK) -> Subject:
     """Loss and gradient alone, on sequences drawn beforehand: what the rest of an update is compared with."""
-    config = RunConfig(
-        task="copy",
-        task_options={"length": 20},
-        model_options={"controller": controller},
-        batch_size=batch,
-        backend=backend,
+    trainer = Trainer(
+        Experiment.from_plain(
+            {
+                "task": {"name": "copy", "length": 20},
+                "model": {"name": "ntm", "controller": controller},
+                "training": {"batch_size": batch},
+                "place": {"backend": backend},
+            }
+        )
     )
-    trainer = Trainer(config)
     data = trainer.task.sample(stream([0], "bench", 0), batch_size=batch)
     flat = trainer.population.state.parameters
 
     def run() -> None:
         for _ in range(updates):
-            trainer.model.loss_and_gradient(flat, data.inputs, data.targets, data.mask, data.lengths)
+            trainer.model.loss_and_gradient(flat, *data)
 
     return Subject(f"{backend}, loss and gradient only", controller, batch, threads, updates, run)
 
@@ -162,6 +182,62 @@ def lstm_subject(batch: int, threads: int, *, device: str = "cpu", updates: int 
             update()
 
     return Subject("torch.nn.LSTM 3 x 256", "-", batch, threads, updates, run)
+
+
+class DropIn:
+    """One update as a user of the library writes it: a module, a loss of torch, `backward()`, clipping, an optimiser.
+
+    Copy at length 20: steps of 8 bits, a step that ends them, 20 steps for the answer.
+    """
+
+    PARTS = ("data", "zero_grad", "forward", "loss", "backward", "clip", "step")
+    LENGTH, WIDTH = 20, 8
+
+    def __init__(self, model: nn.Module, optimiser: torch.optim.Optimizer, batch: int, device: str) -> None:
+        self.model, self.optimiser, self.batch, self.device = model, optimiser, batch, device
+        self.parameters = list(model.parameters())
+
+    def update(self, mark: Callable[[], None] = lambda: None) -> Tensor:
+        """`mark` is called before the first part and after each."""
+        mark()
+        bits = torch.randint(0, 2, (self.LENGTH, self.batch, self.WIDTH), device=self.device).float()
+        x = torch.zeros(2 * self.LENGTH + 1, self.batch, self.WIDTH + 1, device=self.device)
+        x[: self.LENGTH, :, : self.WIDTH] = bits
+        x[self.LENGTH, :, self.WIDTH] = 1
+        mark()
+        self.optimiser.zero_grad()
+        mark()
+        y = self.model(x)[0]
+        mark()
+        answer = y[self.LENGTH + 1 :]
+        loss = nn.functional.binary_cross_entropy_with_logits(answer, bits, reduction="sum") / self.batch
+        mark()
+        loss.backward()
+        mark()
+        nn.utils.clip_grad_value_(self.parameters, 10.0)
+        mark()
+        self.optimiser.step()
+        mark()
+        return loss
+
+
+def drop_in_ntm(backend: str, controller: str, batch: int, device: str = "cpu") -> DropIn:
+    """`tapehead.NTM` with `tapehead.RMSpropGraves`; clipping is left to torch, as it is for other models."""
+    ntm = NTM(DropIn.WIDTH + 1, DropIn.WIDTH, controller=controller, backend=backend, device=device)
+    return DropIn(ntm, RMSpropGraves(ntm.parameters(), lr=1e-4, clip=None), batch, device)
+
+
+def drop_in_subject(
+    backend: str, controller: str, batch: int, threads: int, *, device: str = "cpu", updates: int = BLOCK
+) -> Subject:
+    """The library's module in a loop of the user's own, beside `ntm_subject`, the training loop of a run."""
+    drop_in = drop_in_ntm(backend, controller, batch, device)
+
+    def run() -> None:
+        for _ in range(updates):
+            drop_in.update()
+
+    return Subject(backend, controller, batch, threads, updates, run)
 
 
 def time_all(subjects: list[Subject], rounds: int, tell: Callable[[str], None]) -> None:

@@ -1,11 +1,12 @@
 """What each command of the command line does. A command's module has the name of its options in `tapehead.cli`."""
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 
-def run(command: Any) -> int:
-    """Carry out a parsed command; the exit code."""
+def work_of(command: Any) -> Callable[[], int]:
+    """What carries out a parsed command and returns the exit code; its module is imported here."""
     module = import_module(f"tapehead.commands.{type(command).__name__.lower()}")
-    code: int = module.run(command)
-    return code
+    return partial(module.run, command)

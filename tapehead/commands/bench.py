@@ -2,52 +2,85 @@
 
 import datetime
 import json
-import platform
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-import tapehead
+from tapehead import files
 from tapehead.bench import growth as growing
 from tapehead.bench.gate import quick_gate
-from tapehead.bench.measure import Row, Subject, kernel_subject, lstm_subject, ntm_subject, time_all
-from tapehead.commands.options import check_device, make_folder
-from tapehead.training.config import BLOCK
+from tapehead.bench.measure import (
+    Row,
+    Subject,
+    drop_in_subject,
+    experiment_subject,
+    kernel_subject,
+    lstm_subject,
+    ntm_subject,
+    time_all,
+)
+from tapehead.commands.experiments import describe, read_experiment
+from tapehead.commands.options import check_count, check_device, make_folder
+from tapehead.commands.tables import new_table, print_table
+from tapehead.environment import environment
+from tapehead.experiment.config import BLOCK
 
 if TYPE_CHECKING:
     from tapehead import cli
 
+COPY = "copy at length 20, 128 x 20 memory, controller of 100"
 SLOW_UPDATES = 2
 """Updates in one timing of a subject that takes a tenth of a second each."""
 
 
 def run(options: "cli.Bench") -> int:
-    check_device(options.device)
-    if options.rounds < 1:
-        raise ValueError(f"--rounds is {options.rounds}, but everything must be timed at least once.")
+    check_count("--rounds", options.rounds)
+    experiment = None if options.experiment is None else read_experiment(options.experiment)
+    if experiment is not None and options.device is not None:
+        experiment = experiment.with_values({"place.device": options.device})
+    device = options.device or "cpu" if experiment is None else experiment.place.device
+    check_device(device)
+    console = Console(stderr=True, highlight=False, markup=False)
+    fast = "gpu" if device.startswith("cuda") else "cpu"
+    if experiment is not None:
+        subjects = [experiment_subject(experiment)]  # before any folder is made: refuses what cannot be trained
     make_folder(options.out)
-    console = Console(stderr=True, highlight=False)
-    fast = "gpu" if options.device.startswith("cuda") else "cpu"
     console.print(f"The gate: is the {fast} backend right?")
-    failures = quick_gate(fast, torch.device(options.device))
+    failures = quick_gate(fast, torch.device(device))
     if failures:
         print("\n".join(f"tapehead: {failure}" for failure in failures), file=sys.stderr)
         print("tapehead: the gate is red, so no speed is shown.", file=sys.stderr)
         return 1
     threads = torch.get_num_threads()
     with console.status("timing") as status:
-        subjects = _subjects(fast, options.device)
-        time_all(subjects, options.rounds, status.update)
-        curves = growing.growth(fast, options.device, options.rounds, status.update) if options.growth else {}
+        drop_ins: list[Subject] = []
+        if experiment is None:
+            subjects, drop_ins = _subjects(fast, device), _drop_ins(fast, device)
+        time_all(subjects + drop_ins, options.rounds, status.update)
+        grows = options.growth and experiment is None
+        curves = growing.growth(fast, device, options.rounds, status.update) if grows else {}
     torch.set_num_threads(threads)
-    rows = [subject.row() for subject in subjects]
-    Console(highlight=False, width=110).print(_table(rows, options.rounds))
-    for path in _keep(rows, curves, fast, options):
+    rows, drop_in_rows = [subject.row() for subject in subjects], [subject.row() for subject in drop_ins]
+    about = COPY if experiment is None else describe(experiment)
+    print_table(_table(rows, f"Complete updates, {about}; median of {options.rounds} rounds"))
+    if drop_ins:
+        print_table(_table(drop_in_rows, f"Drop-in updates, {about}; median of {options.rounds} rounds"))
+    record = environment(device, fast) | {
+        "rounds": options.rounds,
+        "rows": [row.to_dict() for row in rows],
+        "drop_in_rows": [row.to_dict() for row in drop_in_rows],
+        "growth_seconds": growing.as_dict(curves),
+    }
+    name = fast
+    if options.experiment is not None and experiment is not None:
+        path = options.experiment.resolve()
+        name = path.parent.name if path.name == "config.json" else path.stem
+        record["experiment"] = experiment.to_plain()
+    for path in _keep(record, curves, fast, options.out, f"{datetime.date.today()}-{name}"):
         print(path)
     return 0
 
@@ -76,13 +109,17 @@ def _subjects(fast: str, device: str) -> list[Subject]:
     return subjects
 
 
-def _table(rows: list[Row], rounds: int) -> Table:
-    title = f"Complete updates, copy at length 20, 128 x 20 memory, controller of 100; median of {rounds} rounds"
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
-    for heading in ("system", "controller"):
-        table.add_column(heading)
-    for heading in ("seeds", "batch", "threads", "update, ms", "spread", "episodes/s"):
-        table.add_column(heading, justify="right")
+def _drop_ins(fast: str, device: str) -> list[Subject]:
+    """The same updates as a user of the library writes them."""
+    if fast == "gpu":
+        return [drop_in_subject("gpu", "lstm", batch, 1, device=device) for batch in (1, 256, 4096)]
+    subjects = [drop_in_subject("cpu", "lstm", b, t) for b in (1, 16) for t in (1, 2)]
+    return subjects + [drop_in_subject("reference", "lstm", b, t, updates=SLOW_UPDATES) for b, t in ((1, 1), (16, 2))]
+
+
+def _table(rows: list[Row], title: str) -> Table:
+    numbers = ("seeds", "batch", "threads", "update, ms", "spread", "episodes/s")
+    table = new_table(title, ("system", "controller"), numbers)
     for row in rows:
         times = row.seconds
         table.add_row(
@@ -98,20 +135,17 @@ def _table(rows: list[Row], rounds: int) -> Table:
     return table
 
 
-def _keep(rows: list[Row], curves: dict[str, list[growing.Point]], fast: str, options: "cli.Bench") -> list[Path]:
-    """Leave the figures in a dated file, and the growth as a picture beside it."""
-    name = f"{datetime.date.today()}-{fast}"
-    device = torch.cuda.get_device_name() if fast == "gpu" else platform.processor() or platform.machine()
-    record: dict[str, Any] = {
-        "tapehead": tapehead.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "device": device,
-        "rounds": options.rounds,
-        "rows": [row.to_dict() for row in rows],
-        "growth_seconds": growing.as_dict(curves),
-    }
-    path = options.out / f"{name}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    pictures = growing.draw(curves, fast, options.out, f"{name}-growth") if curves else []
-    return [path, *pictures]
+def _keep(
+    record: dict[str, Any], curves: dict[str, list[growing.Point]], fast: str, out: Path, name: str
+) -> list[Path]:
+    """Write the numbers to a dated file, and the growth as a figure beside it."""
+    path = out / f"{name}.json"
+    with files.writing(out):
+        files.replace(path, (json.dumps(record, indent=1) + "\n").encode())
+    if not curves:
+        return [path]
+    from tapehead.figures import style
+    from tapehead.figures.benchmarks import draw_growth
+
+    points = {axis: [(point.size, point.seconds) for point in curve] for axis, curve in curves.items()}
+    return [path, *style.save(draw_growth(points, fast), out, f"{name}-growth")]

@@ -1,53 +1,69 @@
-"""`tapehead confirm`: train a row on fresh seeds, score it on fresh sequences, and keep the record."""
+"""`tapehead confirm`: train a row on held-out seeds, score it on held-out sequences, and write a record."""
 
-import sys
+import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tapehead.commands.options import check_device, make_folder
-from tapehead.commands.train import default_folder, make_trainer, seed_range
+from tapehead import files
+from tapehead.commands.experiments import default_folder, seed_range
+from tapehead.commands.options import check_count, check_device, make_folder
+from tapehead.commands.progress import Progress
+from tapehead.experiment.config import Experiment, read_toml
+from tapehead.experiment.loop import Trainer
+from tapehead.experiment.run import Interrupted
 from tapehead.lab import adoption, confirmation, records, snapshots
 from tapehead.lab.tables import describe
-from tapehead.paper.presets import preset
-from tapehead.training.config import RunConfig
-from tapehead.training.loop import Interrupted
-from tapehead.training.runs import Run
+from tapehead.paper.recipes import row_experiment, rows
+from tapehead.terminal import say
 
 if TYPE_CHECKING:
     from tapehead import cli
 
 
 def run(options: "cli.Confirm") -> int:
-    config = _configure(options)
-    trainer = make_trainer(config)  # before any folder is made: what cannot be trained leaves nothing behind
-    make_folder(options.out)
-    folder = default_folder(config, options.work)
-    trainer.run = Run(folder, config)
-    try:
-        trainer.restore()
-        print(f"{config.preset}: training in {folder}", file=sys.stderr)
-        confirmation.train(trainer)
-        print("scoring", file=sys.stderr)
-        record = confirmation.record_of(trainer, options.sequences)
-    except Interrupted as stop:
-        print(f"{stop}; saved in {folder}. The same command goes on from there.", file=sys.stderr)
-        return stop.exit_code
-    finally:
-        trainer.run.close()
+    experiment, name = _experiment(options)
+    Trainer(experiment)  # before any folder is made: what cannot be trained leaves nothing behind
+    folder = default_folder(experiment, options.work)
+    made = make_folder(options.out)
+    with Progress(f"Training in {folder}.") as progress:
+        try:
+            record = confirmation.confirm(experiment, folder, name=name, sequences=options.sequences, observer=progress)
+        except Interrupted as stop:
+            say(f"{stop}; saved in {folder}. The same command goes on from there.")
+            return stop.exit_code
+        except ValueError:
+            files.remove_empty(made)
+            raise
     path = records.write(record, options.out)
     print(describe(record))
     print(path)
     if options.zoo:
         card = adoption.adopt(record, folder)
         if card.name in snapshots.SERIES:
-            snapshots.make_snapshots(card.name, options.device, options.backend)
+            snapshots.make_snapshots(card.name, options.device or "cpu", options.backend or "auto")
         print(f"In the zoo: {card.name}, seed {card.seed}, {card.chosen}.")
     return 0
 
 
-def _configure(options: "cli.Confirm") -> RunConfig:
-    seeds = seed_range(options.seed, options.seeds)
-    check_device(options.device)
-    if options.sequences is not None and options.sequences < 1:
-        raise ValueError(f"--sequences is {options.sequences}, but at least 1 sequence must be scored.")
-    changes = {} if options.episodes is None else {"episodes": options.episodes}
-    return preset(options.row, options.recipe, seeds=seeds, device=options.device, backend=options.backend, **changes)
+def _experiment(options: "cli.Confirm") -> tuple[Experiment, str | None]:
+    """What is confirmed, and the name of its record if it is not a row of the paper."""
+    if options.sequences is not None:
+        check_count("--sequences", options.sequences)
+    given = {
+        "training.episodes": options.episodes,
+        "place.device": options.device,
+        "place.backend": options.backend,
+        "seeds": seed_range(options.seed, options.seeds),
+    }
+    changes = {path: value for path, value in given.items() if value is not None}
+    check_device(options.device or "cpu")
+    if not options.row.endswith(".toml"):
+        return row_experiment(options.row, "paper" if options.recipe == "paper" else "tuned", changes), None
+    path = Path(options.row)
+    if path.stem in rows():
+        raise ValueError(f"{path} has the name of a row, whose record it would replace: give the file another name.")
+    for flag, given_with in (("recipe", options.recipe is not None), ("zoo", options.zoo)):
+        if given_with:
+            raise ValueError(f"--{flag} goes with a row of the paper's tables, but {path} is a file: leave it out.")
+    experiment = Experiment.from_plain(read_toml(path), str(path)).with_values(changes)
+    return dataclasses.replace(experiment, recipe="custom"), path.stem

@@ -1,4 +1,4 @@
-"""`tapehead doctor`: is this installation sound?"""
+"""`tapehead doctor`: checks of this installation."""
 
 import importlib.metadata
 import os
@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tapehead.kernels import dispatch
+from tapehead.kernels import cache, dispatch, jit
+from tapehead.kernels.ntm_scan.cpu import entries
+from tapehead.kernels.update import reference as update_reference
+from tapehead.kernels.update.contract import UpdateRule, UpdateState
 from tapehead.models.config import NTMConfig
 from tapehead.models.ntm import NTM
 
@@ -24,7 +27,7 @@ def run(options: "cli.Doctor") -> int:
     for name, check in CHECKS.items():
         try:
             good, says = check()
-        except Exception as error:  # a doctor reports what is broken, whatever it is
+        except Exception as error:  # whatever is broken is reported, not raised
             good, says = False, f"{type(error).__name__}: {error}"
         sound = sound and good
         print(f"{'ok  ' if good else 'FAIL'} {name}: {says}")
@@ -73,10 +76,37 @@ def _agreement() -> tuple[bool, str]:
     return error < 1e-4, f"gradients of the {fast.backend_in_use()} backend differ from the reference by {error:.1e}"
 
 
+def _update() -> tuple[bool, str]:
+    """One optimiser step of the device's kernel against the reference's."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    generator = torch.Generator().manual_seed(0)
+    weights, gradient = (torch.randn(2, 99, generator=generator).to(device) for _ in range(2))
+    rule, after = UpdateRule(), []
+    kernel = dispatch.update_kernel("auto", device, rule.optimiser)
+    for update in (kernel, update_reference.update):
+        state = UpdateState(rule, weights.clone())
+        update(rule, state, gradient, torch.ones(2, 1, device=device), torch.full((2,), 1e-2, device=device), None)
+        after.append(state.parameters)
+    error = float((after[0] - after[1]).abs().max())
+    return error < 1e-6, f"one step of {kernel.__module__} differs from the reference by {error:.1e}"
+
+
+def _cache() -> tuple[bool, str]:
+    """Comes after the checks that compile. Without a cache every process compiles for itself: slow, but not wrong."""
+    where, problem = cache.folder(), cache.problem()
+    if jit.refusal() is not None:
+        return True, f"{where}, not needed"
+    kernels = "holds the CPU kernels" if jit.kept(entries.ALL, "float32") else "does not hold the CPU kernels"
+    writing = "can be written" if problem is None else f"cannot be written, because {problem}"
+    return True, f"{where} {kernels} and {writing}"
+
+
 CHECKS: dict[str, Callable[[], tuple[bool, str]]] = {
     "versions": _versions,
     "machine": _machine,
     "folder": _folder,
     "backends": _backends,
     "agreement": _agreement,
+    "update": _update,
+    "cache": _cache,
 }

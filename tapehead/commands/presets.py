@@ -2,13 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
-from tapehead.models import make_model
-from tapehead.paper.presets import MISPRINTS, ROWS, VARIANTS, Row, preset
-from tapehead.tasks import make_task
+from tapehead.commands.tables import new_table, print_table
+from tapehead.paper.recipes import row_experiment
+from tapehead.paper.tables import MISPRINTS, ROWS, VARIANTS, Row
 
 if TYPE_CHECKING:
     from tapehead import cli
@@ -16,17 +12,16 @@ if TYPE_CHECKING:
 
 def parameter_count(row: Row) -> int:
     """Parameters of the machine that the `paper` recipe of a row trains."""
-    config = preset(row.name, "paper")
-    model = make_model(config.model, make_task(config.task, **config.task_options), **config.model_options)
-    return sum(parameter.numel() for parameter in model.parameters())
+    experiment = row_experiment(row.name, "paper")
+    return sum(parameter.numel() for parameter in experiment.model.build(experiment.task).parameters())
 
 
 def run(options: "cli.Presets") -> int:
-    table = Table(box=SIMPLE_HEAD, title="The machines of Tables 1 to 3", title_justify="left")
-    for heading in ("preset", "table"):
-        table.add_column(heading)
-    for heading in ("heads", "size", "rate", "printed", "ours", "difference"):
-        table.add_column(heading, justify="right")
+    table = new_table(
+        "The machines of Tables 1 to 3",
+        ("preset", "table"),
+        ("heads", "size", "rate", "printed", "ours", "difference"),
+    )
     for row in ROWS:
         ours = parameter_count(row)
         mark = " *" if row.name in MISPRINTS else ""
@@ -41,14 +36,13 @@ def run(options: "cli.Presets") -> int:
             f"{ours:,}",
             f"{ours - row.printed:+,}{mark}" if ours != row.printed else "exact",
         )
-    console = Console(highlight=False, width=115)  # or the longest name is cut
-    console.print(table)
+    print_table(table)
     for name, why in MISPRINTS.items():
-        console.print(f"* {name}: {why}.")
-    console.print(f"Not in the paper: {', '.join(VARIANTS)}.")
-    console.print(
-        "Table 3 is reproduced by an LSTM whose layers all see the input and feed the output, with learned initial "
-        "states. No architecture that we know gives the counts of Tables 1 and 2: they are shown for comparison, "
+        print(f"* {name}: {why}.")
+    print(f"Not in the paper: {', '.join(VARIANTS)}.")
+    print(
+        "Table 3 is reproduced by an LSTM whose layers all see the input and feed the output, with learned initial\n"
+        "states. No architecture that we know gives the counts of Tables 1 and 2: they are shown for comparison,\n"
         "without a claim."
     )
     return 0

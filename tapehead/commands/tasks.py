@@ -1,22 +1,21 @@
-"""`tapehead tasks`: the five tasks, with their time diagrams."""
+"""`tapehead tasks`: the tasks, with their time diagrams."""
 
 import inspect
 import sys
 from typing import TYPE_CHECKING
 
-from tapehead.registry import TASKS, resolve
-from tapehead.words import unknown
+from tapehead.registry import TASKS
+from tapehead.tasks import make_task
 
 if TYPE_CHECKING:
     from tapehead import cli
 
 
 def run(options: "cli.Tasks") -> int:
-    if options.task is not None and options.task not in TASKS:
-        raise ValueError(unknown("task", options.task, TASKS))
     for name in [options.task] if options.task else TASKS:
-        kind = resolve(TASKS[name])
-        task = kind()
-        print(f"{name}   ({task.input_size} inputs, {task.output_size} outputs, chance {task.chance_bits:g} bits)\n")
-        print(inspect.getdoc(sys.modules[kind.__module__]), end="\n\n\n")
+        task = make_task(name)
+        kind = type(task)
+        chance = "" if task.chance_bits is None else f", chance {task.chance_bits:g} bits"
+        print(f"{name}   ({task.input_size} inputs, {task.output_size} outputs{chance})\n")
+        print(inspect.getdoc(sys.modules[kind.__module__]) or inspect.getdoc(kind), end="\n\n\n")
     return 0

@@ -1,239 +1,67 @@
 """`tapehead train`: train, score, draw."""
 
-import hashlib
-import json
-import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
-from rich.console import Console
-
-from tapehead.commands.options import (
-    check_device,
-    check_options,
-    model_fields,
-    setting_fields,
-    size_fields,
-    task_fields,
-)
-from tapehead.commands.tables import score_table
-from tapehead.evaluation.generalisation import generalisation
-from tapehead.paper.presets import preset, preset_name
-from tapehead.registry import TASKS
-from tapehead.training.config import RunConfig
-from tapehead.training.loop import Interrupted, Trainer
-from tapehead.training.progress import Progress
-from tapehead.training.runs import Run
-from tapehead.words import unknown
+from tapehead import files
+from tapehead.commands.experiments import default_folder, from_options
+from tapehead.commands.options import check_device
+from tapehead.commands.progress import Progress
+from tapehead.commands.tables import print_table, score_table
+from tapehead.experiment.config import Experiment
+from tapehead.experiment.results import Result
+from tapehead.experiment.run import Interrupted, train
+from tapehead.terminal import say
 
 if TYPE_CHECKING:
     from tapehead import cli
 
-MOST_SEEDS = 10_000
-
 
 def run(options: "cli.Train") -> int:
-    config = configure(options)
-    folder = options.out or default_folder(config)
-    trainer = make_trainer(config)  # before the folder is made: what cannot be trained leaves nothing behind
-    trainer.run = Run(folder, config)
-    try:
-        return _train(trainer, folder)
-    finally:
-        trainer.run.close()
-
-
-def configure(options: "cli.Train") -> RunConfig:
-    """The run that the options ask for."""
-    if options.task not in TASKS:
-        raise ValueError(unknown("task", options.task, TASKS))
-    if options.early_stop and options.no_early_stop:
-        raise ValueError("--early-stop and --no-early-stop were both given: give one of them.")
-    seeds = seed_range(options.seed, options.seeds)
-    check_device(options.device)
-    machine = "lstm" if options.model == "lstm" else f"ntm-{options.controller}"
-    task_options = check_options("--task-options", task_fields(options.task), _values(options.task_options))
-    given = {
-        "episodes": options.episodes,
-        "early_stop": True if options.early_stop else False if options.no_early_stop else None,
-        "learning_rate": options.learning_rate,
-        "batch_size": options.batch_size,
-    }
-    return preset(
-        preset_name(options.task, machine, task_options),
-        options.recipe,
-        seeds=seeds,
-        backend=options.backend,
-        device=options.device,
-        task_options=task_options,
-        curriculum=check_options("--curriculum", task_fields(options.task), _values(options.curriculum)),
-        **_validation(options),
-        model_options=check_options("--model-options", model_fields(options.model), _values(options.model_options)),
-        **check_options("--settings", setting_fields(), _values(options.settings)),
-        **{key: value for key, value in given.items() if value is not None},
-    )
-
-
-def _validation(options: "cli.Train") -> dict[str, Any]:
-    sizes = check_options("--validation", size_fields(options.task), _values(options.validation))
-    return {"validation": sizes} if sizes else {}
-
-
-def seed_range(first: int, count: int) -> tuple[int, ...]:
-    """The seeds of a population."""
-    if count < 1:
-        raise ValueError(f"--seeds is {count}, but at least 1 machine must be trained.")
-    if count > MOST_SEEDS:
-        raise ValueError(f"--seeds is {count}, but at most {MOST_SEEDS:,} machines are trained side by side.")
-    return tuple(range(first, first + count))
-
-
-def make_trainer(config: RunConfig) -> Trainer:
-    """The trainer of a run; a machine that the memory cannot hold is refused."""
-    try:
-        return Trainer(config)
-    except (MemoryError, OverflowError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"this machine cannot be made ({reason}): use smaller --model-options or fewer --seeds."
-        ) from error
-
-
-def _values(options: dict[str, str]) -> dict[str, Any]:
-    """Options from the command line: numbers, true, false, none and lists as JSON, all else as words."""
-    return {name: _value(text) for name, text in options.items()}
-
-
-def _value(text: str) -> Any:
-    lower = text.lower()
-    try:
-        value = json.loads("null" if lower == "none" else lower)
-    except (ValueError, RecursionError):
-        return text
-    return tuple(value) if isinstance(value, list) else value
-
-
-def default_folder(config: RunConfig, work: Path = Path("runs")) -> Path:
-    """The same settings, the same folder: that is how the same command resumes."""
-    name = config.preset.replace("/", "-")
-    return work / f"{name}-{config.hash[:8]}"
-
-
-def _train(trainer: Trainer, folder: Path) -> int:
-    run = trainer.run
-    assert run is not None
-    console = Console(stderr=True, highlight=False)
-    resumed = trainer.restore()
-    result = run.result
-    if result is not None and trainer.finished:
-        console.print(
-            f"This run is finished ({result['backend']} backend); its results are in {folder}.", soft_wrap=True
-        )
-    else:
-        _announce(trainer, console, resumed)
-        began = time.monotonic()
+    experiment = from_options(options)
+    if options.write_config is not None:
+        with files.writing(options.write_config.parent):
+            files.replace(options.write_config, experiment.to_toml().encode())
+        print(options.write_config)
+        return 0
+    check_device(experiment.place.device)
+    folder = options.out or default_folder(experiment)
+    with Progress() as progress:
         try:
-            with Progress() as progress:
-                progress.start(trainer)
-                trainer.train(progress)
+            result = train(experiment, folder, observer=progress)
         except Interrupted as stop:
-            console.print(f"{stop}; saved in {folder}. The same command goes on from there.", soft_wrap=True)
+            say(f"{stop}; saved in {folder}. The same command goes on from there.")
             return stop.exit_code
-        result = finish(trainer, time.monotonic() - began)
-    _report(trainer, result, folder)
+    if not progress.began:
+        say(f"This run is finished ({result.backend} backend); its results are in {folder}.")
+    _report(experiment, result, folder)
     return 0
 
 
-def _announce(trainer: Trainer, console: Console, resumed: bool) -> None:
-    config = trainer.config
-    seeds = f"seeds {config.seeds[0]} to {config.seeds[-1]}" if len(config.seeds) > 1 else f"seed {config.seeds[0]}"
-    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    where = trainer.backend_in_use
-    console.print(
-        f"{config.preset}: {parameters:,} parameters, {seeds}, {where} backend on {config.device}.", soft_wrap=True
-    )
-    if resumed:
-        console.print(f"Resumed at episode {trainer.updates * config.batch_size:,}.")
+def _report(experiment: Experiment, result: Result, folder: Path) -> None:
+    from tapehead.figures.draw import draw_run
+
+    print(f"{experiment.task.name}: {_outcome(experiment, result)}.")
+    print_table(score_table(result.seeds, result.generalisation))
+    print("Figures:")
+    for picture in draw_run(folder):
+        print(f"  {picture}")
 
 
-def finish(trainer: Trainer, seconds: float) -> dict[str, Any]:
-    """Score the trained machines and write result.json."""
-    run, population = trainer.run, trainer.population
-    assert run is not None
-    scores = generalisation(trainer.model, population.delivered(), trainer.task)
-    tensors = population.tensors()
-    optimiser = [name for name in tensors if name.startswith("update.") and name != "update.parameters"]
-    result = {
-        "preset": trainer.config.preset,
-        "seeds": list(trainer.config.seeds),
-        "solved_at": [None if at < 0 else at for at in population.solved_at.tolist()],
-        "episodes": trainer.updates * trainer.config.batch_size,
-        "last_window_bits": [_finite(x) for x in population.recent.mean(dim=1).tolist()],
-        **_kept(trainer),
-        "skipped_updates": population.skipped.tolist(),
-        "generalisation": [score.to_dict() for score in scores],
-        "backend": trainer.backend_in_use,
-        "seconds_of_last_session": round(seconds, 1),
-        "sha256": {
-            "weights": _hash(tensors, ["update.parameters"]),
-            "delivered_weights": _hash({"delivered": population.delivered()}, ["delivered"]),
-            "optimiser": _hash(tensors, optimiser),
-            "metrics": hashlib.sha256((run.folder / "metrics.jsonl").read_bytes()).hexdigest(),
-        },
-    }
-    run.write_json("result.json", result)
-    return result
-
-
-def _kept(trainer: Trainer) -> dict[str, Any]:
-    """How often seeds began, where they may more than once, and by what the weights delivered were chosen."""
-    population, config = trainer.population, trainer.config
-    attempts = {"attempts": population.attempts.tolist()} if config.counts_attempts else {}
-    if not config.validation:
-        return attempts | {"best_window_bits": [_finite(x) for x in population.kept_cost.tolist()]}
-    costs = population.validation_cost
-    return attempts | {
-        "passed": (costs < config.passing_bits).tolist(),
-        "validation_bits": [_finite(x) for x in costs.tolist()],
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if value < float("inf") else None
-
-
-def _hash(tensors: dict[str, torch.Tensor], names: list[str]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(names):
-        digest.update(tensors[name].contiguous().cpu().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _report(trainer: Trainer, result: dict[str, Any], folder: Path) -> None:
-    from tapehead.commands.figures import draw
-
-    console = Console(highlight=False)
-    solved = [at for at in result["solved_at"] if at is not None]
-    total = len(result["seeds"])
-    if total == 1:
+def _outcome(experiment: Experiment, result: Result) -> str:
+    """ "solved after 6,300 episodes (under 0.1 bit over the last 1,000 episodes)"."""
+    attempts = experiment.restarts.attempts
+    solved = sorted(at for at in result.solved_at if at is not None)
+    if len(result.seeds) == 1:
         word = f"solved after {solved[0]:,} episodes" if solved else "not solved"
-        if trainer.config.attempts > 1:
-            word += f", in {result['attempts'][0]} of {trainer.config.attempts} attempts"
-            word += ", not passed" if "passed" in result and not result["passed"][0] else ""
+        if attempts > 1:
+            word += f", in {result.attempts[0]} of {attempts} attempts"
+            word += "" if result.passed[0] else ", not passed"
     else:
-        word = f"{len(solved)} of {total} seeds solved"
-        word += f", median {sorted(solved)[len(solved) // 2]:,} episodes" if solved else ""
-        if "attempts" in result:
-            word += f", {sum(attempts > 1 for attempts in result['attempts'])} began again"
-        if "passed" in result:
-            word += f", {sum(result['passed'])} passed"
-    threshold = f"{trainer.task.solved_bits:g} bit over the last 1,000 episodes"
-    console.print(f"{trainer.task.name}: {word} (under {threshold}).", soft_wrap=True)
-    console.print(score_table(result))
-    pictures = draw(folder, seed=None)
-    console.print("Pictures:", soft_wrap=True)
-    for picture in pictures:
-        console.print(f"  {picture}", soft_wrap=True)
-    sys.stdout.flush()
+        word = f"{len(solved)} of {len(result.seeds)} seeds solved"
+        word += f", median {solved[len(solved) // 2]:,} episodes" if solved else ""
+        if attempts > 1:
+            word += f", {sum(count > 1 for count in result.attempts)} restarted"
+        if experiment.validation:
+            word += f", {sum(result.passed)} passed"
+    return f"{word} (under {experiment.task.solved_bits:g} bit over the last 1,000 episodes)"

@@ -1,18 +1,14 @@
 """`tapehead zoo`: the trained machines that come with the package."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
 from tapehead import zoo
+from tapehead.commands.experiments import default_folder
 from tapehead.commands.options import check_device
-from tapehead.commands.train import default_folder
+from tapehead.commands.tables import new_table, print_table, speaks_unicode
+from tapehead.experiment.config import Experiment
+from tapehead.figures.sparkline import sparkline
 from tapehead.lab import adoption, records, snapshots
-from tapehead.pictures.sparkline import sparkline
-from tapehead.training.config import RunConfig
 
 if TYPE_CHECKING:
     from tapehead import cli
@@ -24,18 +20,18 @@ def run(options: "cli.Zoo") -> int:
 
 
 def _list(options: "cli.List") -> int:
-    table = Table(box=SIMPLE_HEAD, title="Trained machines", title_justify="left")
-    for heading in ("name", "task", "controller"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("parameters", "episodes", "bits per sequence"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    numbers = ("parameters", "episodes", "bits per sequence")
+    table = new_table("Trained machines", ("name", "task", "controller"), numbers)
     table.add_column("at", no_wrap=True)
     cards = [zoo.card(name) for name in zoo.names()]
     for card in cards:
-        controller, bits = card.model_options.get("controller", "none"), _bits(card.point(card.headline))
-        numbers = (f"{card.parameters:,}", f"{card.episodes:,}", bits)
-        table.add_row(card.name, _task(card), controller, *numbers, card.headline)
-    Console(highlight=False, width=160).print(table if cards else "The zoo is empty.")
+        controller, bits = card.model.get("controller", "none"), _bits(card.point(card.headline))
+        row = (f"{card.parameters:,}", f"{card.episodes:,}", bits)
+        table.add_row(card.name, _task(card), controller, *row, card.headline)
+    if cards:
+        print_table(table, width=160)
+    else:
+        print("The zoo is empty.")
     return 0
 
 
@@ -50,7 +46,7 @@ def _show(options: "cli.Show") -> int:
         "trained by": card.command,
         "trained on": where,
         "chosen": card.chosen,
-        "bits by episode": sparkline([bits for _, bits in card.curve], ascii_only=not _speaks_unicode()),
+        "bits by episode": sparkline([bits for _, bits in card.curve], ascii_only=not speaks_unicode()),
         "snapshots": f"{len(card.snapshots['episodes'])}, see zoo.snapshots" if card.snapshots else "none",
         "licence": card.licence,
         "sha256": card.sha256,
@@ -59,10 +55,10 @@ def _show(options: "cli.Show") -> int:
     print(card.name)
     for key, value in facts.items():
         print(f"  {key:<16}{value}")
-    print("\n  bits per sequence, wrong bits, sequences without error")
+    print("\n  bits per sequence, wrong answers, sequences without error")
     for point in card.points:
         perfect = f"{100 * point['perfect']:.1f} % of {point['sequences']:,}"
-        print(f"  {_bits(point):>9}  {point['wrong_bits']:>8.3g}  {perfect:>16}  {point['label']}")
+        print(f"  {_bits(point):>9}  {point['wrong']:>8.3g}  {perfect:>16}  {point['label']}")
     for criterion in card.criteria:
         print(f"  {'yes' if criterion['met'] else 'NO':<4}{criterion['says']}")
     return 0
@@ -77,7 +73,12 @@ def _fetch(options: "cli.Fetch") -> int:
 
 def _add(options: "cli.Add") -> int:
     record = records.read(options.record)
-    card = adoption.adopt(record, default_folder(RunConfig.from_dict(record["config"]), options.work))
+    try:
+        card = adoption.adopt(record, default_folder(Experiment.from_plain(record["experiment"]), options.work))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{options.record} is damaged ({type(error).__name__}: {error}): confirm that row again."
+        ) from error
     print(f"In the zoo: {card.name}, seed {card.seed}, {card.chosen}.")
     return 0
 
@@ -91,16 +92,15 @@ def _snapshots(options: "cli.Snapshots") -> int:
 
 
 def _task(card: zoo.Card) -> str:
-    options = ", ".join(f"{name} {value}" for name, value in card.task_options.items())
-    return f"{card.task} ({options})" if options else card.task
+    """The task with the options that are not its defaults."""
+    task = Experiment.from_plain(card.experiment).task
+    defaults = type(task)().to_plain()
+    options = ", ".join(f"{name} {value}" for name, value in task.to_plain().items() if value != defaults[name])
+    return f"{task.name} ({options})" if options else task.name
 
 
 def _bits(point: dict[str, Any]) -> str:
     return "infinite" if point["bits"] is None else f"{point['bits']:.3g}"
-
-
-def _speaks_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 ACTIONS: dict[str, Any] = {"List": _list, "Show": _show, "Fetch": _fetch, "Add": _add, "Snapshots": _snapshots}

@@ -1,1 +1,1 @@
-"""How good a machine is: costs, and what becomes of them at sizes it was not trained at."""
+"""Costs, and scores at sizes inside and beyond the training range."""

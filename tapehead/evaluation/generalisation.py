@@ -1,39 +1,44 @@
-"""How well machines do at sizes of a task, inside and beyond their training range. Knows neither task nor trainer.
+"""Scores of machines at sizes of a task, inside and beyond their training range, for any task and model.
 
 Legend: S seeds, P parameters, B rows of one call.
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tapehead.evaluation.metrics import bits_per_sequence, wrong_bits
 from tapehead.models import SequenceModel
 from tapehead.streams import stream
 from tapehead.tasks import Batch, Size, Task
+from tapehead.typed import Typed
 
 CALL_STEPS = 40_000
 """Steps of all sequences of one machine together in one call: bounds the memory that an evaluation takes."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """What S machines did on the same sequences of one size."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Score(Typed):
+    """What S machines did on the same sequences of one size. Lists have one entry for each machine."""
 
     label: str
-    sizes: dict[str, Size]
-    episodes: int
-    bits: list[float]
-    """Mean cost per sequence of each machine, in bits; over the best possible where the task knows it (N-grams)."""
-    wrong_bits: list[float]
-    """Mean number of wrong bits per sequence."""
-    perfect: list[float]
-    """Fraction of sequences without a wrong bit."""
+    sizes: dict[str, Any]
+    sequences: int
+    bits: tuple[float | None, ...]
+    """Mean cost per sequence in bits, over the best possible where the task knows it; None if it is not finite."""
+    wrong: tuple[float, ...]
+    """Mean number of wrong answers per sequence: bits or symbols, as the task's loss has it."""
+    accuracy: tuple[float, ...]
+    """Share of all answers that are right."""
+    perfect: tuple[float, ...]
+    """Share of sequences without a wrong answer."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+    @property
+    def costs(self) -> list[float]:
+        """The costs in bits, infinite where they are not finite."""
+        return [math.inf if value is None else value for value in self.bits]
 
 
 @torch.no_grad()
@@ -42,44 +47,49 @@ def score(
     flat: Tensor,
     task: Task,
     sizes: dict[str, Size],
-    episodes: int,
+    sequences: int,
     *,
     source: str = "evaluation",
 ) -> Score:
-    """Machines flat [S, P] on `episodes` sequences of a size; always the same sequences, whoever is scored.
+    """Machines flat [S, P] on so many sequences of a size; always the same sequences, for every machine.
 
-    source: the name of the stream that they are drawn from. Who has looked at one set takes another to confirm.
+    source: the name of the stream that they are drawn from. What was chosen by one is
+    confirmed on another.
     """
+    training = model.training
+    model.eval()
     bits: list[Tensor] = []
     wrong: list[Tensor] = []
-    done = 0
-    while done < episodes:
+    answers, done = 0, 0
+    while done < sequences:
         draws = stream(0, source, done, device=flat.device)
         probe = task.sample(draws, batch_size=1, **sizes)
-        rows = max(1, min(episodes - done, CALL_STEPS // probe.inputs.shape[0]))
+        rows = max(1, min(sequences - done, CALL_STEPS // probe.inputs.shape[0]))
         batch = task.sample(draws, batch_size=rows, **sizes)
-        costs, errors = zip(*(_costs(model, one, task, batch) for one in flat.split(1)), strict=True)
+        # each a copy: a product of matrices may round apart at another alignment
+        costs, errors, asked = zip(*(_costs(model, one.clone(), task, batch) for one in flat.split(1)), strict=True)
         bits.append(torch.cat(costs))
         wrong.append(torch.cat(errors))
+        answers += asked[0]
         done += rows
+    model.train(training)
     all_bits, all_wrong = torch.cat(bits, dim=-1), torch.cat(wrong, dim=-1).double()
     return Score(
         label=task.label(sizes),
         sizes=sizes,
-        episodes=episodes,
-        bits=all_bits.mean(dim=-1).tolist(),
-        wrong_bits=all_wrong.mean(dim=-1).tolist(),
-        perfect=(all_wrong == 0).double().mean(dim=-1).tolist(),
+        sequences=sequences,
+        bits=tuple(value if math.isfinite(value) else None for value in all_bits.mean(dim=-1).tolist()),
+        wrong=tuple(all_wrong.mean(dim=-1).tolist()),
+        accuracy=tuple((1 - all_wrong.sum(dim=-1) / max(1, answers)).tolist()),
+        perfect=tuple((all_wrong == 0).double().mean(dim=-1).tolist()),
     )
 
 
-def _costs(model: SequenceModel, flat: Tensor, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Bits over the best possible and wrong bits of one machine flat [1, P], each [1, B]."""
+def _costs(model: SequenceModel, flat: Tensor, task: Task, batch: Batch) -> tuple[Tensor, Tensor, int]:
+    """Bits over the best possible and wrong answers of one machine flat [1, P], each [1, B]; the number of scored
+    answers."""
     inputs, targets, mask, lengths = (part.unsqueeze(0) for part in batch)
     logits = model.population(flat, inputs, lengths)
-    return bits_per_sequence(logits, targets, mask) - task.optimal_bits(batch), wrong_bits(logits, targets, mask)
-
-
-def generalisation(model: SequenceModel, flat: Tensor, task: Task, episodes: int = 200) -> list[Score]:
-    """Scores at the sizes that the task names."""
-    return [score(model, flat, task, dict(sizes), episodes) for sizes in task.generalisation]
+    scored = (logits, targets, mask)
+    bits = task.loss.bits(*scored) - task.optimal_bits(batch)
+    return bits, task.loss.wrong(*scored), task.loss.answers(targets, mask)

@@ -1,4 +1,4 @@
-"""Numbers that stand for many: quartiles of a sample, and how sure a fraction is."""
+"""Summaries: quartiles of a sample, and a confidence interval of a fraction."""
 
 import math
 import statistics

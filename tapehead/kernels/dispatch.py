@@ -4,16 +4,33 @@ A named backend that cannot run is refused with the reason, never replaced. `aut
 device if there is one that can, otherwise the reference; `choose` says which, and a run's folder records it.
 """
 
-from typing import Literal, cast
+from collections.abc import Sequence
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
+from tapehead import checks
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState, Trace, check_shapes, is_vmapped
+from tapehead.kernels.ntm_scan.contract import (
+    FusedBackend,
+    Learned,
+    ScanSpec,
+    ScanState,
+    Trace,
+    check_arguments,
+    check_counts,
+    check_tensor,
+    is_plain,
+)
 from tapehead.kernels.update.contract import Update
+from tapehead.kernels.update.optimisers import Graves, Optimiser
+from tapehead.losses import Loss
 
 Backend = Literal["auto", "reference", "cpu", "gpu"]
+FUSED_LOSSES = ("binary", "categorical")
+FUSED_OPTIMISERS = ("graves", "adam")
+DEFAULT_OPTIMISER = Graves()
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "cpu", "gpu")
 
 
@@ -28,19 +45,29 @@ def fused(name: str) -> FusedBackend:
     return cast(FusedBackend, gpu)
 
 
-def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str:
-    """The backend that a scan will run on: "reference", "cpu" or "gpu"."""
+def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int) -> tuple[str, str]:
+    """The backend that a scan on a tape of so many slots will run on: "reference", "cpu" or "gpu"; and why "auto" took
+    the reference, if it did."""
     if backend not in BACKENDS:
-        raise ValueError(f"backend is {backend!r}, but it must be one of {', '.join(BACKENDS)}.")
+        raise ValueError(f"backend is {checks.shown(backend)}, but it must be one of {', '.join(BACKENDS)}.")
     if backend == "reference":
-        return backend
+        return backend, ""
     if backend == "auto":
         candidate = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
-        return candidate if candidate and fused(candidate).refusal(spec, dtype, device) is None else "reference"
-    reason = fused(backend).refusal(spec, dtype, device)
+        if candidate is None:
+            return "reference", f"there is no fused backend for {device.type}."
+        reason = fused(candidate).refusal(spec, dtype, device, slots)
+        return (candidate, "") if reason is None else ("reference", reason)
+    reason = fused(backend).refusal(spec, dtype, device, slots)
     if reason is not None:
         raise ValueError(f"backend {backend!r} cannot run this machine: {reason}")
-    return backend
+    return backend, ""
+
+
+def is_fused(backend: str, loss: Loss) -> bool:
+    """Whether a backend computes a loss and its gradient in its kernels; a subclass of a built-in loss is another
+    one."""
+    return backend in ("cpu", "gpu") and type(loss).__dict__.get("kernel") in FUSED_LOSSES
 
 
 def scan(
@@ -52,18 +79,47 @@ def scan(
     slots: Tensor,
     state: ScanState,
 ) -> tuple[Tensor, ScanState]:
-    """Outputs and final state, differentiable, on a backend that `choose` returned."""
-    check_shapes(spec, parameters, inputs, lengths, slots, state)
+    """Outputs and final state, differentiable, on a backend that `choose` returned.
+
+    The values of lengths and slots are not looked at on the gpu backend, which never waits for the device: whoever gets
+    them from outside looks at them there (`SequenceModel.forward`).
+    """
     if backend == "reference":
+        _check(backend, spec, parameters, inputs, lengths, slots, state)
         outputs, final, _ = reference.scan(spec, parameters, inputs, lengths, slots, state)
         return outputs, final
-    everything = (parameters, inputs, *state)
-    if not torch.is_grad_enabled() and not any(map(is_vmapped, everything)):  # nothing to keep for a backward pass
-        outputs, final, _ = fused(backend).forward(spec, parameters, inputs, lengths, slots, state, keep=False)
-        return outputs, final
+    if torch.is_grad_enabled() or not all(map(is_plain, (parameters, inputs, lengths, slots, *state))):
+        from tapehead.kernels.ntm_scan import op
+
+        _check_device(parameters)
+        return op.scan(spec, parameters, inputs, lengths, slots, state)
+    _check(backend, spec, parameters, inputs, lengths, slots, state)
+    outputs, final, _ = fused(backend).forward(spec, parameters, inputs, lengths, slots, state, keep=False)
+    return outputs, final
+
+
+def operator_needed() -> bool:
+    """Whether `scan_directly` must not be used now: torch.compile, a transform of `torch.func` or a mode is active."""
     from tapehead.kernels.ntm_scan import op
 
-    return op.scan(spec, parameters, inputs, lengths, slots, state)
+    return op.operator_needed()
+
+
+def scan_directly(
+    backend: str,
+    spec: ScanSpec,
+    flat: Tensor | None,
+    lengths: Tensor,
+    slots: Tensor,
+    start: ScanState | None,
+    parameters: Sequence[Tensor],
+    inputs: Tensor,
+    state: ScanState | None,
+) -> tuple[Tensor, ScanState]:
+    """`op.scan_directly` on a fused backend: one machine, arguments that have been checked, plain tensors."""
+    from tapehead.kernels.ntm_scan import op
+
+    return op.scan_directly(op.Call(fused(backend), spec, flat, lengths, slots, start), parameters, inputs, state)
 
 
 def trace(
@@ -75,26 +131,123 @@ def trace(
     slots: Tensor,
     state: ScanState,
 ) -> tuple[Tensor, ScanState, Trace]:
-    """Outputs, final state and trace, without gradients."""
-    check_shapes(spec, parameters, inputs, lengths, slots, state)
+    """Outputs, final state and trace, without gradients.
+
+    The reference does it also where a kernel has nothing to work on, or tensors that only torch can read.
+    """
+    _check(backend, spec, parameters, inputs, lengths, slots, state)
+    plain = inputs.numel() > 0 and all(map(is_plain, (parameters, inputs, lengths, slots, *state)))
     with torch.no_grad():
-        if backend == "reference":
+        if backend == "reference" or not plain:
             outputs, final, done = reference.scan(spec, parameters, inputs, lengths, slots, state, with_trace=True)
             assert done is not None
             return outputs, final, done
         return fused(backend).trace(spec, parameters, inputs, lengths, slots, state)
 
 
-def update_kernel(backend: str, device: torch.device) -> Update:
-    """The optimiser step for tensors on a device; the reference's own if the run is on the reference."""
+def loss_and_gradient(
+    backend: str,
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    mask: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    state_gradient: bool,
+    loss: Loss,
+    checked: bool = False,
+) -> Learned:
+    """One training step on a fused backend, without autograd: see `FusedBackend.loss_and_gradient`.
+
+    checked: a call with tensors of the same shapes, types and devices has been made, their counts are those of a
+    sampler, and the mask is of zeros and ones.
+    """
+    if checked:
+        given = (parameters, inputs, targets, mask, lengths, slots, state)
+        return fused(backend).loss_and_gradient(spec, *given, state_gradient, str(loss.kernel), checked=True)
+    _check(backend, spec, parameters, inputs, lengths, slots, state)
+    seeds, steps, batch, _ = inputs.shape
+    if batch == 0:
+        raise ValueError("inputs has no sequences, but a mean cost needs at least one.")
+    check_tensor("targets", targets, (seeds, steps, batch, spec.output_size), targets.dtype, parameters.device)
+    check_tensor("mask", mask, (seeds, steps, batch), mask.dtype, parameters.device)
+    if not all(map(is_plain, (parameters, inputs, targets, mask, lengths, slots, *state))):
+        raise ValueError("a tensor of this training step is lazy or wrapped, but a kernel needs its numbers in memory.")
+    given = (parameters, inputs, targets, mask, lengths, slots, state)
+    if not is_fused(backend, loss) or loss.kernel is None:
+        raise ValueError(
+            f"the loss {type(loss).__name__} is not in the kernels, which have {', '.join(FUSED_LOSSES)}: use autograd."
+        )
+    return fused(backend).loss_and_gradient(spec, *given, state_gradient, loss.kernel)
+
+
+def _check(
+    backend: str,
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+) -> None:
+    _check_device(parameters)
+    check_arguments(spec, parameters, inputs, lengths, slots, state)
+    if backend == "reference":  # the cpu backend checks them itself
+        check_counts(lengths, slots, inputs.shape[1], state.memory.shape[2])
+
+
+def _check_device(parameters: Tensor) -> None:
+    if parameters.device.type == "meta":
+        raise ValueError("the parameters are on meta, a device that holds no numbers: use to_empty() and load them.")
+
+
+def update_kernel(backend: str, device: torch.device, optimiser: Optimiser) -> Update:
+    """The optimiser step for tensors on a device; in torch if the run is on the reference, or the optimiser is not
+    fused."""
+    update: Update = _update_module(backend, device, optimiser).update
+    return update
+
+
+def kernel_identity(
+    backend: str, dtype: torch.dtype, device: torch.device, optimiser: Optimiser = DEFAULT_OPTIMISER
+) -> str:
+    """What names the code that a run executes on a backend that `choose` returned: where two differ, bits may.
+
+    Hashes of source and compiler for the fused kernels, torch's version for the rest. Compiles nothing.
+    """
+    scan = fused(backend).identity(dtype, device) if backend in ("cpu", "gpu") else f"torch-{torch.__version__}"
+    return f"scan {scan}, update {_update_module(backend, device, optimiser).identity(dtype, device)}"
+
+
+def prepare(backend: str, dtype: torch.dtype, device: torch.device, optimiser: Optimiser = DEFAULT_OPTIMISER) -> None:
+    """Load the CPU kernels that a run will need on a backend that `choose` returned, compiled if they are not there.
+
+    Otherwise their first calls do. The GPU's compile in seconds, and for each length of the tape anew.
+    """
+    if backend == "cpu":
+        from tapehead.kernels.ntm_scan.cpu import entries
+
+        entries.make_ready(dtype)
+    update = _update_module(backend, device, optimiser)
+    if hasattr(update, "make_ready"):
+        update.make_ready(dtype)
+
+
+def _update_module(backend: str, device: torch.device, optimiser: Optimiser) -> Any:
+    if type(optimiser).__dict__.get("kernel") not in FUSED_OPTIMISERS:  # a subclass of a fused one is another one
+        backend = "reference"
     if backend != "reference" and device.type == "cpu":
+        from tapehead.kernels import jit
         from tapehead.kernels.update import cpu
 
-        return cpu.update
-    if backend != "reference" and device.type == "cuda":
+        if jit.refusal() is None:  # a scan on this backend was refused then, but a model without one may be trained
+            return cpu
+    elif backend != "reference" and device.type == "cuda":
         from tapehead.kernels.update import gpu
 
-        return gpu.update
+        return gpu
     from tapehead.kernels.update import reference as update_reference
 
-    return update_reference.update
+    return update_reference

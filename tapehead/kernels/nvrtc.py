@@ -2,7 +2,7 @@
 
 Both libraries are on every machine with a CUDA build of torch: NVRTC comes with torch's wheels, the driver with the
 GPU. They are called through ctypes, because torch's own way in (`torch.cuda._compile_kernel`) is private. Compiled
-kernels are kept in a folder (see `cache_folder`), because a compilation takes seconds.
+kernels are kept in `cache`, because a compilation takes seconds.
 """
 
 import ctypes
@@ -11,12 +11,14 @@ import functools
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from tapehead.kernels import cache
+from tapehead.kernels.errors import CompilationError
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _PRIORITY = 8  # CU_LAUNCH_ATTRIBUTE_PRIORITY
@@ -39,17 +41,7 @@ class _Launch(ctypes.Structure):
     ]
 
 
-class CompilationError(RuntimeError):
-    """NVRTC refused the source; the message holds its log."""
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: $TAPEHEAD_CACHE, else $XDG_CACHE_HOME/tapehead, else ~/.cache/tapehead."""
-    named = os.environ.get("TAPEHEAD_CACHE")
-    if named:
-        return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tapehead"
+_FIRST = _Attribute(name=_PRIORITY, value=-1)  # 0 is everyone's, lower numbers come first
 
 
 def _nvrtc_candidates() -> Iterator[str]:
@@ -117,12 +109,12 @@ def _check_driver(status: int, call: str) -> None:
         raise RuntimeError(f"{call} failed: {(text.value or b'unknown error').decode()}.")
 
 
-def _compile(source: str, name: str, architecture: str) -> bytes:
+def _compile(source: str, name: str, target: str) -> bytes:
     library, program = _nvrtc(), ctypes.c_void_p()
     create = library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
     _check_nvrtc(create, "nvrtcCreateProgram")
     try:
-        options = [f"--gpu-architecture={architecture}", *_OPTIONS]
+        options = [f"--gpu-architecture={target}", *_OPTIONS]
         array = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         status = library.nvrtcCompileProgram(program, len(options), array)
         size = ctypes.c_size_t()
@@ -130,7 +122,7 @@ def _compile(source: str, name: str, architecture: str) -> bytes:
             _check_nvrtc(library.nvrtcGetProgramLogSize(program, ctypes.byref(size)), "nvrtcGetProgramLogSize")
             log = ctypes.create_string_buffer(size.value)
             _check_nvrtc(library.nvrtcGetProgramLog(program, log), "nvrtcGetProgramLog")
-            raise CompilationError(f"NVRTC could not compile {name} for {architecture}:\n{log.value.decode()}")
+            raise CompilationError(f"NVRTC could not compile {name} for {target}:\n{log.value.decode()}")
         _check_nvrtc(library.nvrtcGetCUBINSize(program, ctypes.byref(size)), "nvrtcGetCUBINSize")
         code = ctypes.create_string_buffer(size.value)
         _check_nvrtc(library.nvrtcGetCUBIN(program, code), "nvrtcGetCUBIN")
@@ -139,22 +131,24 @@ def _compile(source: str, name: str, architecture: str) -> bytes:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def compiled(source: str, name: str, architecture: str) -> bytes:
-    """Machine code of `source` for "sm_90" and the like: from the cache, or compiled now and put there."""
-    words = [source, architecture, *_OPTIONS, str(nvrtc_version())]
-    key = hashlib.sha256("\0".join(words).encode()).hexdigest()
-    file = cache_folder() / "kernels" / f"{Path(name).stem}-{architecture}-{key[:32]}.cubin"
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        code = _compile(source, name, architecture)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
-            part.write(code)
-        Path(part.name).replace(file)  # in one step: another process sees all of it or nothing
-    except OSError:
-        pass  # a cache that cannot be written costs a compilation per process, nothing else
+def architecture(device: torch.device) -> str:
+    """What is compiled for a device: "sm_90" and the like."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+def key(source: str, target: str) -> str:
+    """SHA-256 of everything that the compiled code depends on."""
+    return hashlib.sha256("\0".join([source, target, *_OPTIONS, str(nvrtc_version())]).encode()).hexdigest()
+
+
+def compiled(source: str, name: str, target: str) -> bytes:
+    """Machine code of `source` for an architecture: from the cache, or compiled now and put there."""
+    file = f"{Path(name).stem}-{target}-{key(source, target)[:32]}.cubin"
+    code = cache.read(file)
+    if code is None:
+        code = _compile(source, name, target)
+        cache.write(file, code)
     return code
 
 
@@ -162,12 +156,12 @@ class Kernels:
     """The kernels of one source, loaded on one device."""
 
     def __init__(self, source: str, name: str, device: torch.device) -> None:
-        major, minor = torch.cuda.get_device_capability(device)
-        code = compiled(source, name, f"sm_{major}{minor}")
+        code = compiled(source, name, architecture(device))
         self._functions: dict[str, ctypes.c_void_p] = {}
         self._allowed: dict[str, int] = {}
         self._module = ctypes.c_void_p()
         self.device = device
+        self._index = torch.cuda.current_device() if device.index is None else device.index
         with torch.cuda.device(device):
             torch.cuda.current_stream()  # makes the device's context current for the driver
             torch.empty(1, device=device)
@@ -193,12 +187,19 @@ class Kernels:
 
         urgent: its blocks come before those of other kernels that wait for a place on the device.
         """
-        with torch.cuda.device(self.device):
-            function = self._function(kernel, shared_bytes)
-            x, y, z = (*grid, 1, 1)[:3]
-            priority = _Attribute(name=_PRIORITY, value=-1)  # 0 is everyone's, lower numbers come first
-            stream = torch.cuda.current_stream().cuda_stream
-            launch = _Launch(x, y, z, threads, 1, 1, shared_bytes, stream, ctypes.addressof(priority), int(urgent))
-            arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
-            status = _driver().cuLaunchKernelEx(ctypes.byref(launch), function, arguments, None)
+        if torch._C._cuda_getDevice() != self._index:  # the context manager costs as much as the launch
+            with torch.cuda.device(self.device):
+                self._launch(kernel, grid, threads, shared_bytes, argument, urgent)
+        else:
+            self._launch(kernel, grid, threads, shared_bytes, argument, urgent)
+
+    def _launch(
+        self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any, urgent: bool
+    ) -> None:
+        function = self._function(kernel, shared_bytes)
+        x, y, z = (*grid, 1, 1)[:3]
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        launch = _Launch(x, y, z, threads, 1, 1, shared_bytes, stream, ctypes.addressof(_FIRST), int(urgent))
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
+        status = _driver().cuLaunchKernelEx(ctypes.byref(launch), function, arguments, None)
         _check_driver(status, f"launching {kernel}")

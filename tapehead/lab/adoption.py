@@ -1,33 +1,30 @@
-"""From a confirmation to the zoo: the machine of median quality, with its card."""
+"""From a confirmation to the zoo: the machine of median cost, with its card."""
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from tapehead.experiment.config import Experiment
+from tapehead.experiment.folder import load, read_config, read_metrics
 from tapehead.lab.blocks import blocks_of, curve_of
-from tapehead.lab.confirmation import name_of, weights_hash
-from tapehead.lab.summary import has_passed
+from tapehead.lab.confirmation import weights_hash
 from tapehead.lab.tables import seeds_in_words
-from tapehead.paper.presets import VARIANTS, Recipe, preset
-from tapehead.training.config import RunConfig
-from tapehead.training.runs import load, newest, read_config
+from tapehead.paper.recipes import row_experiment, rows
+from tapehead.paper.tables import VARIANTS
 from tapehead.zoo import store
 from tapehead.zoo.cards import Card
 
 LICENCE = "Apache-2.0"
-OWN = ("task", "task_options", "model", "model_options", "preset")
-"""What a card says of its run in fields of its own; the rest are its `settings`."""
 
 
 def median_machine(record: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The machine in the middle of the solved ones by cost at the headline point, and these words.
 
     Neither the luckiest nor the worst: of an even number, the better of the middle two. Where a recipe validates, of
-    those that passed, if any did: the others are known to break. If none is solved, of all.
+    those that passed, if any did: the others are known to fail. If none is solved, of all.
     """
     solved = [machine for machine in record["machines"] if machine["solved_at"] is not None]
-    passed = [machine for machine in solved if has_passed(machine, record["config"])]
+    passed = [machine for machine in solved if machine["passed"]]
     among = passed or solved or record["machines"]
     order = sorted(among, key=lambda machine: (_cost(machine, record["headline"]), machine["seed"]))
     kind = f"the {len(solved)} solved machines" if solved else f"all {len(among)} machines, none of them solved,"
@@ -44,32 +41,24 @@ def _cost(machine: dict[str, Any], label: str) -> float:
 
 def adopt(record: dict[str, Any], run: Path, folder: Path | None = None) -> Card:
     """Put the median machine of a confirmation into the zoo. run: the folder where it was trained."""
-    config = RunConfig.from_dict(record["config"])
-    if record["name"] != name_of(*config.preset.split("/")):
-        raise ValueError(
-            f"the record calls itself {record['name']!r}, but it is one of {config.preset}: confirm it again."
-        )
-    if read_config(run).hash != config.hash:
+    experiment = Experiment.from_plain(record["experiment"])
+    if read_config(run).hash != experiment.hash:
         raise ValueError(f"{run} is not the run of this record: give the folder that holds it with --work.")
     machine, words = median_machine(record)
     seed = machine["seed"]
     model = load(run, seed)
     if weights_hash(model.flat_parameters()) != machine["weights_sha256"]:
         raise ValueError(f"the weights of seed {seed} in {run} are not those of the record: confirm the row again.")
-    point = newest(run, config)
-    assert point is not None  # `load` has found it
-    metrics = [json.loads(line) for line in point.files["metrics.jsonl"].splitlines()]
-    alone = dataclasses.replace(config, seeds=(seed,))
+    alone = dataclasses.replace(experiment, seeds=(seed,))
     card = Card(
         name=record["name"],
-        **{part: getattr(config, part) for part in OWN},
-        settings={name: value for name, value in alone.to_dict().items() if name not in OWN},
+        experiment=alone.to_plain(),
         parameters=model.flat_parameters().numel(),
         command=train_command(alone),
         seed=seed,
         solved_at=machine["solved_at"],
         episodes=machine["episodes"],
-        curve=[(episodes, float(f"{bits:.4g}")) for episodes, bits in curve_of(blocks_of(seed, metrics))],
+        curve=[(episodes, float(f"{bits:.4g}")) for episodes, bits in curve_of(blocks_of(seed, read_metrics(run)))],
         points=[point | machine["scores"][point["label"]] for point in record["points"]],
         criteria=[c | {"met": met} for c, met in zip(record["criteria"], machine["met"], strict=True)],
         headline=record["headline"],
@@ -81,23 +70,23 @@ def adopt(record: dict[str, Any], run: Path, folder: Path | None = None) -> Card
     return store.put(card, dict(model.named_parameters()), folder)
 
 
-def train_command(config: RunConfig) -> str:
-    """The line that trains the one machine of a configuration, which must be a preset's but for its episodes."""
-    row, _, recipe = config.preset.partition("/")
-    standard = preset(row, cast(Recipe, recipe), seeds=config.seeds)
-    if preset(row, cast(Recipe, recipe), seeds=config.seeds, episodes=config.episodes).hash != config.hash:
-        raise ValueError(f"{config.preset} has other settings now than in this record: confirm the row again.")
-    words = ["tapehead", "train", config.task]
-    words += ["--model", "lstm"] if config.model == "lstm" else ["--controller", config.model_options["controller"]]
-    for key, value in (VARIANTS[row].task_options if row in VARIANTS else {}).items():
-        words += ["--task-options", key, str(value)]
-    given = {"recipe": (recipe, "sure"), "episodes": (config.episodes, standard.episodes)}
-    given |= {"device": (config.device, "cpu"), "backend": (config.backend, "auto")}
+def train_command(experiment: Experiment) -> str:
+    """The line that trains the one machine of an experiment, which must be a row's but for its episodes and place."""
+    row, _, recipe = experiment.recipe.partition("/")
+    if row not in rows():
+        raise ValueError(f"{experiment.recipe} is no row of the paper's tables, so no short command trains it again.")
+    seeds = {"seeds": experiment.seeds}
+    standard = row_experiment(row, recipe, seeds)
+    episodes = experiment.training.episodes
+    if row_experiment(row, recipe, seeds | {"training.episodes": episodes}).hash != experiment.hash:
+        raise ValueError(f"{experiment.recipe} has other settings now than in this record: confirm the row again.")
+    options = experiment.model.options
+    words = ["tapehead", "train", standard.task.name]
+    words += ["--controller", options["controller"]] if "controller" in options else ["--model", experiment.model.name]
+    for key, value in (VARIANTS[row].task if row in VARIANTS else {}).items():
+        words += [f"--task.{key}", str(value)]
+    given = {"recipe": (recipe, "tuned"), "episodes": (episodes, standard.training.episodes)}
+    given |= {"device": (experiment.place.device, "cpu"), "backend": (experiment.place.backend, "auto")}
     for name, (value, default) in given.items():
         words += [f"--{name}", str(value)] if value != default else []
-    return " ".join([*words, "--seed", str(config.seeds[0])])
-
-
-def config_of(card: Card) -> RunConfig:
-    """The run that trains a machine of the zoo again."""
-    return RunConfig.from_dict(card.settings | {part: getattr(card, part) for part in OWN})
+    return " ".join([*words, "--seed", str(experiment.seeds[0])])

@@ -1,9 +1,9 @@
 """What the lines of metrics.jsonl say about one machine. One line is a block: the mean of some hundred episodes."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tapehead.training.config import WINDOW
-from tapehead.training.runs import attempts_of
+from tapehead.experiment.config import WINDOW
+from tapehead.experiment.metrics import Line
 
 
 class Block(NamedTuple):
@@ -16,15 +16,16 @@ class Block(NamedTuple):
     attempt: int = 1
 
 
-def blocks_of(seed: int, metrics: list[dict[str, Any]]) -> list[Block]:
-    """The blocks of one seed, in order; a seed that was solved and left has fewer than others."""
+def blocks_of(seed: int, metrics: list[Line]) -> list[Block]:
+    """The blocks of one seed, in order; a seed that was solved and retired has fewer than others."""
     blocks, before = [], 0
     for line in metrics:
-        if seed in line["seeds"]:
-            place = line["seeds"].index(seed)
-            bits = float("inf") if line["bits"][place] is None else line["bits"][place]
-            blocks.append(Block(line["episodes"], line["episodes"] - before, bits, attempts_of(line)[place]))
-        before = line["episodes"]
+        if seed in line.seeds:
+            place = line.seeds.index(seed)
+            bits = line.bits[place]
+            cost = float("inf") if bits is None else bits
+            blocks.append(Block(line.episodes, line.episodes - before, cost, line.attempt[place]))
+        before = line.episodes
     return blocks
 
 

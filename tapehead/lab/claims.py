@@ -1,14 +1,13 @@
 """What is claimed of each task: the points at which its machines are measured, and what must hold there.
 
-A claim is looked at with seeds and sequences that no recipe was chosen by. To change one is to change what is claimed:
-records made before do not compare.
+A claim is tested on held-out seeds and sequences. To change one is to change what is claimed: records made before do
+not compare.
 """
 
 import dataclasses
 from typing import Any
 
-from tapehead.models.ntm import NTM
-from tapehead.models.sequence import SequenceModel
+from tapehead.models import SequenceModel
 from tapehead.tasks import Task
 
 
@@ -99,11 +98,18 @@ CLAIMS: dict[str, Claim] = {
 
 def claim_of(task: Task, model: SequenceModel) -> Claim:
     """What is claimed of a machine on a task. A machine without a memory is not measured on other tapes."""
-    claim = CLAIMS["repeat-copy-pulses" if getattr(task, "count", None) == "pulses" else task.name]
-    if isinstance(model, NTM):
+    claim = CLAIMS.get(task.variety) or _general_claim(task)
+    if model.memory_slots is not None:
         return claim
     return dataclasses.replace(
         claim,
         points=tuple(point for point in claim.points if point.slots is None),
         criteria=tuple(c for c in claim.criteria if all(point.slots is None for point in c.points)),
     )
+
+
+def _general_claim(task: Task) -> Claim:
+    """Of a task that has no claim of its own: solved at its training sizes, and measured at those that it names."""
+    trained = Point({})
+    points = [trained, *(Point(dict(sizes)) for sizes in task.generalisation if sizes)]
+    return Claim(tuple(points), (Criterion((trained,), under=task.solved_bits),), headline=points[-1])

@@ -1,75 +1,109 @@
-"""A confirmation: train machines on seeds that nobody has looked at, score them on sequences that nobody has looked at,
-and write down everything that a claim stands on.
+"""A confirmation: train machines on held-out seeds, score them on held-out sequences, and record everything that a
+claim rests on.
 
 Legend: S seeds, P parameters.
 """
 
-import json
 import math
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from tapehead import files
 from tapehead.evaluation.generalisation import Score, score
+from tapehead.experiment.config import Experiment
+from tapehead.experiment.folder import delivered, read_metrics, read_result
+from tapehead.experiment.loop import Trainer
+from tapehead.experiment.metrics import Line
+from tapehead.experiment.results import Result
+from tapehead.experiment.run import Observer, train
 from tapehead.lab.blocks import Block, attempt_solved_at, blocks_of, worst_after
 from tapehead.lab.claims import Claim, Point, claim_of
-from tapehead.lab.clock import Clock, training
-from tapehead.models.ntm import NTM
-from tapehead.training.checkpoint import sha256
-from tapehead.training.loop import Trainer
+from tapehead.models import SequenceModel
+from tapehead.paper.recipes import row_experiment, rows
 
 KIND = "tapehead confirmation"
 SOURCE = "confirmation"
-"""The stream of the sequences, which is not the one that `tapehead eval` and all tuning look at."""
+"""The stream of the sequences, which is not the one of `tapehead eval` and all tuning."""
 
 
-def train(trainer: Trainer) -> None:
-    """Go on with the run to its end, with a clock."""
-    if trainer.finished:
-        return
-    Trainer(trainer.config).block(updates=1)  # compiles the kernels, outside the time that is measured
-    with Clock() as clock:
-        clock.start(trainer)
-        try:
-            trainer.train(clock)
-        finally:
-            clock.keep(trainer)
+def confirm(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    name: str | None = None,
+    sequences: int | None = None,
+    observer: Observer | None = None,
+) -> dict[str, Any]:
+    """Train in a folder, or resume there, and score: the record, without its summary.
+
+    name: of the record, if the experiment's recipe does not say it. sequences: at each point, if not the claim's
+    number."""
+    if sequences is not None and sequences < 1:
+        raise ValueError(f"--sequences is {sequences}, but at least 1 sequence must be scored.")
+    if read_result(folder) is None:
+        Trainer(experiment).block(updates=1)  # compiles the kernels, outside the time that is measured
+    result = train(experiment, folder, observer=observer, scored=False)
+    return record_of(experiment, folder, result, name=name, sequences=sequences)
 
 
-def record_of(trainer: Trainer, sequences: int | None = None) -> dict[str, Any]:
-    """The record of a finished run, without its summary. sequences: at each point, if not the claim's number."""
-    config, claim = trainer.config, claim_of(trainer.task, trainer.model)
-    row, _, recipe = config.preset.partition("/")
-    scores = [_score(trainer, point, _count(claim, point, sequences)) for point in claim.points]
-    behind = training(trainer)
+def record_of(
+    experiment: Experiment, folder: Path, result: Result, *, name: str | None = None, sequences: int | None = None
+) -> dict[str, Any]:
+    """The record of a finished run."""
+    task, model = experiment.task, experiment.build()
+    claim = claim_of(task, model)
+    weights = delivered(folder, experiment).to(experiment.place.device)
+    row, recipe = row_and_recipe(experiment, name)
+    scores = [_score(experiment, model, weights, point, _count(claim, point, sequences)) for point in claim.points]
+    where = files.unseal(files.read(folder / "env.json"))
+    where.pop("command", None)
     return {
         "kind": KIND,
         "name": name_of(row, recipe),
         "row": row,
         "recipe": recipe,
-        "config": config.to_dict(),
-        "seeds": list(config.seeds),
-        "seeds_side_by_side": len(config.seeds),
-        "seconds": behind.seconds,
-        "environment": behind.environment,
-        "solved_bits": trainer.task.solved_bits,
-        "points": [_point(trainer, *both) for both in zip(claim.points, scores, strict=True)],
+        "experiment": experiment.to_plain(),
+        "seeds": list(experiment.seeds),
+        "seeds_side_by_side": len(experiment.seeds),
+        "seconds": result.seconds,
+        "environment": where,
+        "solved_bits": task.solved_bits,
+        "points": [
+            {"label": point.label(task), "sizes": point.sizes, "slots": point.slots, "sequences": scored.sequences}
+            for point, scored in zip(claim.points, scores, strict=True)
+        ],
         "criteria": [
             {
-                "says": criterion.says(trainer.task),
-                "points": [point.label(trainer.task) for point in criterion.points],
+                "says": criterion.says(task),
+                "points": [point.label(task) for point in criterion.points],
                 "under": criterion.under,
             }
             for criterion in claim.criteria
         ],
-        "headline": claim.headline.label(trainer.task),
-        "machines": _machines(trainer, claim, scores),
+        "headline": claim.headline.label(task),
+        "machines": _machines(experiment, result, read_metrics(folder), weights, claim, scores),
     }
 
 
+def row_and_recipe(experiment: Experiment, name: str | None = None) -> tuple[str, str]:
+    """The row of a record and its recipe; of an experiment that is no row of the paper, a name for it and "custom"."""
+    row, slash, recipe = experiment.recipe.partition("/")
+    if slash and name is None and _is_row(experiment, row, recipe):
+        return row, recipe
+    return name or f"{experiment.task.name}-{experiment.model.name.rpartition(':')[2].lower()}", "custom"
+
+
+def _is_row(experiment: Experiment, row: str, recipe: str) -> bool:
+    """Whether an experiment is what its label says, but for its seeds and episodes."""
+    changes = {"seeds": experiment.seeds, "training.episodes": experiment.training.episodes}
+    return row in rows() and row_experiment(row, recipe, changes).hash == experiment.hash
+
+
 def name_of(row: str, recipe: str) -> str:
-    """The name of a record and of the machine that comes of it: the row's, and the recipe's if that is not `sure`."""
-    return row if recipe == "sure" else f"{row}-{recipe}"
+    """The name of a record and of the machine that comes of it: the row's, and the recipe's if it has several."""
+    return row if recipe in ("tuned", "custom") else f"{row}-{recipe}"
 
 
 def _count(claim: Claim, point: Point, sequences: int | None) -> int:
@@ -77,39 +111,34 @@ def _count(claim: Claim, point: Point, sequences: int | None) -> int:
     return count if point.most is None else min(count, point.most)
 
 
-def _score(trainer: Trainer, point: Point, sequences: int) -> Score:
-    model = trainer.model
+def _score(experiment: Experiment, model: SequenceModel, weights: Tensor, point: Point, sequences: int) -> Score:
     if point.slots is not None:
-        assert isinstance(model, NTM)  # `claim_of` sees to it
         model = model.with_memory(point.slots)
-    return score(model, trainer.population.delivered(), trainer.task, dict(point.sizes), sequences, source=SOURCE)
+    return score(model, weights, experiment.task, dict(point.sizes), sequences, source=SOURCE)
 
 
-def _point(trainer: Trainer, point: Point, scored: Score) -> dict[str, Any]:
-    label = point.label(trainer.task)
-    return {"label": label, "sizes": point.sizes, "slots": point.slots, "sequences": scored.episodes}
-
-
-def _machines(trainer: Trainer, claim: Claim, scores: list[Score]) -> list[dict[str, Any]]:
+def _machines(
+    experiment: Experiment, result: Result, metrics: list[Line], weights: Tensor, claim: Claim, scores: list[Score]
+) -> list[dict[str, Any]]:
     """What there is to say about each seed."""
-    task, population, config = trainer.task, trainer.population, trainer.config
-    metrics = [json.loads(line) for line in trainer.metrics]
-    delivered = population.delivered()
+    task = experiment.task
     labels = [point.label(task) for point in claim.points]
+    kept = "validation_bits" if result.kept_by == "validation" else "best_window_bits"
     machines = []
-    for s, seed in enumerate(config.seeds):
-        blocks = blocks_of(seed, metrics)
-        solved_at = int(population.solved_at[s])
+    for s, seed in enumerate(experiment.seeds):
+        blocks, solved_at = blocks_of(seed, metrics), result.solved_at[s]
         there = {label: _one(scored, s) for label, scored in zip(labels, scores, strict=True)}
         machine = {
             "seed": seed,
             "episodes": blocks[-1].end,
-            "solved_at": solved_at if solved_at >= 0 else None,
-            "last_window_bits": _finite(float(population.recent[s].mean())),
-            **_kept(trainer, s),
-            "worst_window_after_solving_bits": _worst(blocks, solved_at) if solved_at >= 0 else None,
-            "skipped_updates": int(population.skipped[s]),
-            "weights_sha256": weights_hash(delivered[s]),
+            "solved_at": solved_at,
+            "last_window_bits": result.last_window_bits[s],
+            "attempts": result.attempts[s],
+            "passed": result.passed[s],
+            kept: result.kept_bits[s],
+            "worst_window_after_solving_bits": None if solved_at is None else _worst(blocks, solved_at),
+            "skipped_updates": result.skipped_updates[s],
+            "weights_sha256": weights_hash(weights[s]),
             "scores": there,
             "met": [criterion.met(task, there) for criterion in claim.criteria],
         }
@@ -118,33 +147,22 @@ def _machines(trainer: Trainer, claim: Claim, scores: list[Score]) -> list[dict[
 
 
 def _worst(blocks: list[Block], solved_at: int) -> float | None:
-    """Of the machine delivered: how another attempt began is not its falling back."""
-    return _finite(worst_after(attempt_solved_at(blocks, solved_at), solved_at))
-
-
-def _kept(trainer: Trainer, s: int) -> dict[str, Any]:
-    """How often one machine began, where it may more than once, and by what its weights were chosen."""
-    population, config = trainer.population, trainer.config
-    attempts = {"attempts": int(population.attempts[s])} if config.counts_attempts else {}
-    if config.validation:
-        return attempts | {"validation_bits": _finite(float(population.validation_cost[s]))}
-    return attempts | {"best_window_bits": _finite(float(population.kept_cost[s]))}
+    """The highest window mean after solving, in the attempt that was delivered: another attempt's beginning is no
+    relapse."""
+    worst = worst_after(attempt_solved_at(blocks, solved_at), solved_at)
+    return worst if math.isfinite(worst) else None
 
 
 def _one(scored: Score, s: int) -> dict[str, float | None]:
     """The scores of one machine of a population."""
     return {
-        "bits": _finite(scored.bits[s]),
-        "wrong_bits": _finite(scored.wrong_bits[s]),
+        "bits": scored.bits[s],
+        "wrong": scored.wrong[s],
+        "accuracy": scored.accuracy[s],
         "perfect": scored.perfect[s],
     }
 
 
 def weights_hash(flat: Tensor) -> str:
     """SHA-256 of the parameters [P] of one machine."""
-    return sha256(flat.detach().contiguous().cpu().numpy().tobytes())
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity: None stands for it, as for a window that is not full yet."""
-    return value if math.isfinite(value) else None
+    return files.sha256(flat.detach().contiguous().cpu().numpy().tobytes())

@@ -4,30 +4,32 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tapehead import files
 from tapehead.lab.confirmation import KIND
 from tapehead.lab.summary import summarise
 from tapehead.lab.tables import PICTURE, readme
-from tapehead.training.checkpoint import replace_durably
 
 
 def write(record: dict[str, Any], folder: Path) -> Path:
     """Write a record with its summary, in the place of an older one, and the folder's README; the record's file."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record['name']}.json"
     whole = record | {"summary": summarise(record)}
-    replace_durably(path, (json.dumps(whole, indent=1, allow_nan=False) + "\n").encode())
+    with files.writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        files.replace(path, (json.dumps(whole, indent=1, allow_nan=False) + "\n").encode())
     write_readme(folder)
     return path
 
 
 def write_readme(folder: Path) -> None:
     """Make the README of a folder of results again, and its picture."""
-    from tapehead.lab.costs import draw_costs  # here, because matplotlib is slow to load and reading needs none
-    from tapehead.pictures import style
+    from tapehead.figures import style
+    from tapehead.figures.records import draw_costs  # here, because matplotlib is slow to load and reading needs none
 
     records = [record for path in sorted(folder.glob("*.json")) if (record := _parse(path)).get("kind") == KIND]
     style.save(draw_costs(records), folder, PICTURE)
-    replace_durably(folder / "README.md", readme(records).encode())
+    with files.writing(folder):
+        files.replace(folder / "README.md", readme(records).encode())
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -40,7 +42,9 @@ def read(path: Path) -> dict[str, Any]:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_bytes())
+        values = json.loads(files.read(path, links=True))
+    except files.NotPlain as error:
+        raise ValueError(f"{path} {error.reason}: give a record that tapehead confirm wrote.") from error
     except OSError as error:
         raise ValueError(
             f"{path} cannot be read ({error.strerror}): give a record that tapehead confirm wrote."

@@ -1,14 +1,12 @@
-"""A machine of the zoo as it was on the way: trained again, which gives the same bits, and looked at between blocks."""
+"""A machine of the zoo during its training: trained again, which gives the same bits, and saved between blocks."""
 
-import dataclasses
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from tapehead.lab.adoption import config_of
-from tapehead.training.config import BLOCK, RunConfig
-from tapehead.training.loop import Trainer
+from tapehead.experiment.config import BLOCK, Experiment
+from tapehead.experiment.loop import Trainer
 from tapehead.zoo import store
 from tapehead.zoo.cards import Card
 
@@ -26,16 +24,16 @@ def milestones(blocks: int, count: int = COUNT) -> list[int]:
     for i in range(count):
         ideal = round(blocks ** (i / (count - 1)))
         least = chosen[-1] + 1 if chosen else 1
-        chosen.append(min(max(ideal, least), blocks - (count - 1 - i)))  # leaves room for those to come
+        chosen.append(min(max(ideal, least), blocks - (count - 1 - i)))  # leaves enough for the remaining ones
     return chosen
 
 
-def take(config: RunConfig, blocks: list[int]) -> tuple[dict[int, Tensor], Tensor]:
+def take(experiment: Experiment, blocks: list[int]) -> tuple[dict[int, Tensor], Tensor]:
     """Train the one machine of a run, in memory. Its weights [P] at the ends of blocks, by episodes; those delivered.
 
     The weights on the way are the moving average if the run has one: that is what it would have delivered then.
     """
-    trainer = Trainer(config)
+    trainer = Trainer(experiment)
     series = {}
     while not trainer.finished:
         trainer.block()
@@ -43,7 +41,7 @@ def take(config: RunConfig, blocks: list[int]) -> tuple[dict[int, Tensor], Tenso
             trainer.population.write_back()
             state = trainer.population.state
             latest = state.parameters if state.average is None else state.average
-            series[trainer.updates * config.batch_size] = latest[0].detach().cpu().clone()
+            series[trainer.episodes] = latest[0].detach().cpu().clone()
     return series, trainer.population.delivered()[0].cpu()
 
 
@@ -53,11 +51,11 @@ def make_snapshots(
     """Train a machine of the zoo again and keep its weights on the way; refused if it does not become the same one."""
     card = store.card(name, folder)
     model = store.load(name, folder=folder)
-    config = dataclasses.replace(config_of(card), device=device, backend=backend)
-    if config.attempts > 1:
-        raise ValueError(f"{name} may have begun several times, and snapshots are of one machine: take another.")
-    blocks = -(-card.episodes // (config.batch_size * BLOCK))
-    series, delivered = take(config, milestones(blocks, count))
+    experiment = Experiment.from_plain(card.experiment).with_values({"place.device": device, "place.backend": backend})
+    if experiment.restarts.attempts > 1:
+        raise ValueError(f"{name} may have been restarted, and snapshots are of one attempt: take another machine.")
+    blocks = -(-card.episodes // (experiment.training.batch_size * BLOCK))
+    series, delivered = take(experiment, milestones(blocks, count))
     if not torch.equal(delivered, model.flat_parameters()):
         raise ValueError(
             f"trained again on {device}, {name} has other weights: do it where it was made "

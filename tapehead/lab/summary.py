@@ -24,14 +24,6 @@ def summarise(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def has_passed(machine: dict[str, Any], config: dict[str, Any]) -> bool:
-    """Whether a machine of a record passed its validation; where there is none, all do."""
-    if "validation" not in config:
-        return True
-    bits = machine["validation_bits"]
-    return bits is not None and bits < config["passing_bits"]
-
-
 def seconds_per_episode(record: dict[str, Any]) -> float | None:
     """Wall seconds of the run, divided by the episodes of all its seeds together."""
     if record["seconds"] is None:

@@ -3,18 +3,18 @@
 from collections import Counter
 from typing import Any
 
-from tapehead.lab.summary import has_passed, summarise
+from tapehead.lab.summary import summarise
 
 TOP = """# Results
 
-Every row: machines trained with a recipe that was frozen before, scored on sequences that nothing was chosen by. Seeds
-from 1000 on are for this page; recipes are tuned on seeds below, and a row of those says so. `tapehead confirm ROW`
-makes a record and this page; nothing here is typed by hand. Fractions come with Wilson's 95 % interval.
+Every row: machines trained with a recipe that was frozen before, scored on held-out sequences. Seeds from 1000 on are
+held out for this page; recipes are tuned on seeds below, and a row of those says so. `tapehead confirm ROW` makes a
+record and this page; nothing here is typed by hand. Fractions come with Wilson's 95 % interval.
 """
 
 PICTURE = "costs"
 COSTS = f"""
-![The cost of every machine at what was asked of it]({PICTURE}.svg)
+![The cost of every machine at each acceptance criterion]({PICTURE}.svg)
 """
 
 LEARNING = """
@@ -28,16 +28,16 @@ mean of at least 1,000 consecutive episodes (whole blocks, finite costs) from th
 delivered are those at the lowest.
 
 Attempts: some recipes validate the machines that are solved, at sizes beyond training and on sequences that are neither
-learned from nor scored here (which sizes is in the record, under `config`). The weights delivered are then those of the
-lowest cost there, and a machine that has not passed by the end of an attempt begins again with other weights; with
-`patience`, a machine that after so many episodes is neither solved nor under `hopeful_bits` does so at once. Episodes
-to solve are those of the machine delivered and all of the attempts before it; the seconds hold what validation took,
-too; the worst after solving is of the attempt that was delivered.
+trained on nor scored here (which sizes is in the record, under `experiment`). The weights delivered are then those of
+the lowest cost there, and a seed that has not passed by the end of an attempt is restarted with other weights; with
+`restarts.after`, a seed that after so many episodes is neither solved nor below `restarts.above_bits` is restarted at
+once. Episodes to solve are those of the machine delivered and all of the attempts before it; the seconds hold what
+validation took, too; the worst after solving is of the attempt that was delivered.
 
 """
 
 CRITERIA = """
-## What was asked of each machine
+## Acceptance criteria
 
 """
 
@@ -85,7 +85,7 @@ def _learning(record: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]
         "seconds to solve": _seconds(summary),
         "attempts": _attempts(record),
         "worst after solving, bits": _worst(record),
-        "episodes trained": f"{record['config']['episodes']:,}" + _times(record),
+        "episodes trained": f"{record['experiment']['training']['episodes']:,}" + _times(record),
         "seeds": seeds_in_words(record).partition(" ")[2] + (" (tuning)" if min(record["seeds"]) < 1000 else ""),
         "side by side": str(record["seeds_side_by_side"]),
         "device, backend": f"{where['device']}, {where['backend']}",
@@ -101,17 +101,17 @@ def _seconds(summary: dict[str, Any]) -> str:
 
 def _attempts(record: dict[str, Any]) -> str:
     """ "1", or how many machines took how many, and how many passed a validation: "14 x 1, 5 x 2, 1 x 3; 19 passed"."""
-    if "attempts" not in record["config"]:
+    if record["experiment"]["restarts"]["attempts"] == 1:
         return "1"
     counts = Counter(machine["attempts"] for machine in record["machines"])
     words = ", ".join(f"{machines} x {attempts}" for attempts, machines in sorted(counts.items()))
-    if "validation" not in record["config"]:
+    if not record["experiment"]["validation"]["sizes"]:
         return words
-    return f"{words}; {sum(has_passed(machine, record['config']) for machine in record['machines'])} passed"
+    return f"{words}; {sum(machine['passed'] for machine in record['machines'])} passed"
 
 
 def _times(record: dict[str, Any]) -> str:
-    most = record["config"].get("attempts", 1)
+    most = record["experiment"]["restarts"]["attempts"]
     return f", at most {most} times" if most > 1 else ""
 
 
@@ -137,7 +137,7 @@ def describe(record: dict[str, Any]) -> str:
     first = f"{record['row']}/{record['recipe']}, {seeds_in_words(record)}: {fraction(summary['solved'])} solved"
     if summary["episodes_to_solve"]:
         first += f" after {spread(summary['episodes_to_solve'])} episodes; seconds: {_seconds(summary)}"
-    if "attempts" in record["config"]:
+    if record["experiment"]["restarts"]["attempts"] > 1:
         first += f"; attempts: {_attempts(record)}"
     lines = [first, *(f"  {fraction(criterion)} {criterion['says']}" for criterion in summary["criteria"])]
     for point in summary["points"]:

@@ -3,20 +3,14 @@
 from typing import Any
 
 from tapehead.models.sequence import SequenceModel
-from tapehead.registry import MODELS, resolve
-from tapehead.tasks import Task
-from tapehead.words import unknown
 
-__all__ = ["SequenceModel", "make_model"]
+__all__ = ["SequenceModel", "check_model"]
 
 
-def make_model(name: str, task: Task, backend: str = "auto", **options: Any) -> SequenceModel:
-    """The model of that name, sized for a task; options are the keywords of its class."""
-    if name not in MODELS:
-        raise ValueError(unknown("model", name, MODELS))
-    try:
-        model: SequenceModel = resolve(MODELS[name])(task.input_size, task.output_size, **options)
-    except TypeError as error:  # a misspelt option
-        raise ValueError(str(error)) from error
-    model.choose_backend(backend)
-    return model
+def check_model(kind: Any, name: str) -> type[SequenceModel]:
+    """The class of a model by that name, or one sentence why it is none."""
+    if not (isinstance(kind, type) and issubclass(kind, SequenceModel)):
+        raise ValueError(f"{name} is no model: a model is a subclass of tapehead.SequenceModel.")
+    if kind.forward is not SequenceModel.forward:
+        raise ValueError(f"{name} has a `forward`, which is SequenceModel's own: call the method `run`.")
+    return kind

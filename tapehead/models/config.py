@@ -6,19 +6,20 @@ in its recipe (docs/recipes.md).
 
 import dataclasses
 import functools
-import math
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self
 
+from tapehead import checks
 from tapehead.kernels.ntm_scan.contract import (
+    MOST_LAYERS,
     AddActivation,
-    Controller,
     KeyActivation,
     Order,
     OutputFrom,
     ScanSpec,
     Shift,
+    controller_name,
 )
-from tapehead.words import unknown
+from tapehead.suggest import unknown
 
 InitialMemory = Literal["constant", "random", "addresses", "learned"]
 InitialWeightings = Literal["first", "spread", "uniform", "learned"]
@@ -35,7 +36,8 @@ class NTMConfig:
     # --- said by the paper -------------------------------------------------------------------------------------------
     input_size: int
     output_size: int
-    controller: Controller = "lstm"
+    controller: str = "lstm"
+    """lstm, feedforward, or a subclass of `tapehead.Controller` as module:Class."""
     controller_size: int = 100
     controller_layers: int = 1
     num_heads: int = 1
@@ -93,39 +95,8 @@ class NTMConfig:
     """Not in the paper: a scalar gate per write head, as in the DNC, that scales its weighting when it writes."""
 
     def __post_init__(self) -> None:
-        least = dict(
-            input_size=1,
-            output_size=1,
-            controller_size=1,
-            controller_layers=1,
-            num_heads=1,
-            read_heads=1,
-            write_heads=1,
-            memory_slots=1,
-            memory_width=1,
-            shift_range=0,
-        )
-        for name, low in least.items():
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise ValueError(f"{name} is {value!r}, but it must be a whole number of at least {low}.")
-        hints = get_type_hints(type(self))
-        for name, hint in hints.items():
-            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
-                raise ValueError(unknown(name, str(getattr(self, name)), get_args(hint)))
-        values = ("initial_memory_value", "initial_memory_scale")
-        for name in (*values, *(name for name in hints if name.endswith("_bias")), "interface_clip"):
-            value = getattr(self, name)
-            if value is None and name == "interface_clip":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ValueError(f"{name} is {value!r}, but it must be a finite number.")
-        if not isinstance(self.write_gate, bool):
-            raise ValueError(f"write_gate is {self.write_gate!r}, but it must be True or False.")
-        if self.interface_clip is not None and not self.interface_clip > 0:
-            raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for none.")
+        checks.canonical_fields(self, least={"shift_range": 0}, most={"controller_layers": MOST_LAYERS})
+        object.__setattr__(self, "controller", controller_name(self.controller))
         if self.initial_memory == "addresses" and self.memory_width < ADDRESS_DIGITS:
             raise ValueError(
                 f"initial_memory is 'addresses', which have {ADDRESS_DIGITS} digits, but memory_width is "
@@ -133,6 +104,9 @@ class NTMConfig:
             )
         if self.shift == "scalar" and self.shift_range < 1:
             raise ValueError("shift_range is 0, but a scalar shift needs a range of at least 1.")
+        widest = max(self.memory_width, self.spec.read_heads, self.spec.write_heads)
+        checks.affordable("parameters", self.spec.parameter_count)
+        checks.affordable("entries of a tape", self.memory_slots * widest)
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Self:

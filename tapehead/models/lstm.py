@@ -5,14 +5,17 @@ and cell state of every layer are learned. With L layers of size H, x inputs and
 4H(Lx + (2L - 1)H + L) + 2LH + y(LH + 1) parameters: for L = 3 exactly the numbers of Table 3.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from tapehead.kernels.ntm_scan.contract import is_vmapped
-from tapehead.models.sequence import SequenceModel
+from tapehead import checks
+from tapehead.kernels.ntm_scan.contract import MOST_LAYERS, check_tensor, is_vmapped
+from tapehead.models.sequence import SequenceModel, named_state
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 class LSTMState(NamedTuple):
@@ -42,11 +45,13 @@ class PaperLSTM(SequenceModel):
     ) -> None:
         super().__init__()
         sizes = dict(input_size=input_size, output_size=output_size, hidden_size=hidden_size, num_layers=num_layers)
-        for name, value in sizes.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}, but it must be a whole number of at least 1.")
+        sizes = {name: checks.whole(name, value, 1) for name, value in sizes.items()}
+        checks.whole("num_layers", num_layers, 1, MOST_LAYERS)
+        x, y, h, layers = sizes.values()
+        checks.affordable("parameters", 4 * h * (layers * x + (2 * layers - 1) * h + layers) + y * layers * h)
+        device, dtype = checks.device(device), checks.floating(dtype, FLOATS)
         self.input_size, self.output_size, self.hidden_size, self.num_layers = sizes.values()
-        self.batch_first = batch_first
+        self.batch_first = checks.flag("batch_first", batch_first)
 
         def learned(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -76,23 +81,31 @@ class PaperLSTM(SequenceModel):
                     parameter[self.hidden_size : 2 * self.hidden_size] = 1.0
 
     def initial_state(self, batch_size: int) -> LSTMState:
+        batch_size = checks.whole("batch_size", batch_size, 0)
         return LSTMState(
             self.initial_hidden.expand(batch_size, -1, -1).clone(), self.initial_cell.expand(batch_size, -1, -1).clone()
         )
+
+    def _as_state(self, state: Any) -> LSTMState:
+        named: LSTMState = named_state(LSTMState, state)
+        return named
 
     def _run(
         self, x: Tensor, state: LSTMState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
     ) -> tuple[Tensor, LSTMState, LSTMTrace | None]:
         if slots is not None:
             raise ValueError("slots were given, but PaperLSTM has no memory: leave them out.")
-        x = x.to(self.output_weight.dtype)
-        state = self.initial_state(x.shape[1]) if state is None else LSTMState(*state)
-        shape = (x.shape[1], self.num_layers, self.hidden_size)
-        if any(tuple(part.shape) != shape for part in state):
-            raise ValueError(f"state has shapes {[tuple(part.shape) for part in state]}, but needs {shape} twice.")
+        weight = self.output_weight
+        if x.device != weight.device:
+            raise ValueError(f"input is on {x.device}, but the parameters are on {weight.device}: move one.")
+        x = x.to(weight.dtype)
+        state = self.initial_state(x.shape[1]) if state is None else state
+        for name, part in zip(LSTMState._fields, state, strict=True):
+            shape = (x.shape[1], self.num_layers, self.hidden_size)
+            check_tensor(f"state.{name}", part, shape, weight.dtype, weight.device)
         by_steps = any(is_vmapped(tensor) for tensor in (x, *state, *self._parameters.values()) if tensor is not None)
         packed = None
-        if lengths is not None and not by_steps:
+        if lengths is not None and not by_steps and x.shape[1]:
             packed = pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
         if packed is not None and packed.sorted_indices is not None:
             state = LSTMState(*(part[packed.sorted_indices] for part in state))

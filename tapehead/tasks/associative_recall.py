@@ -23,6 +23,7 @@ from typing import ClassVar
 
 import torch
 
+from tapehead import checks
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
     FAIR,
@@ -31,7 +32,6 @@ from tapehead.tasks.task import (
     Range,
     Size,
     Task,
-    at_least,
     clock,
     is_mixture,
     random_vectors,
@@ -59,11 +59,11 @@ class AssociativeRecall(Task):
     limits: ClassVar[Mapping[str, int]] = {"items": 2}
     generalisation: ClassVar[tuple[dict[str, int], ...]] = tuple({"items": n} for n in (6, 10, 15, 20))
 
-    def __post_init__(self) -> None:
-        at_least("item_length", self.item_length, 1)
-        at_least("width", self.width, 1)
+    def check(self) -> None:
+        checks.whole("item_length", self.item_length, 1)
+        checks.whole("width", self.width, 1)
         is_mixture(self.density, 0.0)
-        super().__post_init__()
+        super().check()
 
     @property
     def input_size(self) -> int:
@@ -78,7 +78,7 @@ class AssociativeRecall(Task):
         """n W: 3 x 6 = 18."""
         return float(self.item_length * self.width)
 
-    def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
+    def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         n = self.item_length
         items = row_sizes(draws, rows, sizes["items"])
         query = draws.integers(rows, 1, 0, items - 2).transpose(-1, -2)  # [*lead, 1, B]

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tapehead import checks
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
     FAIR,
@@ -25,7 +26,6 @@ from tapehead.tasks.task import (
     Range,
     Size,
     Task,
-    at_least,
     clock,
     is_mixture,
     random_vectors,
@@ -54,10 +54,11 @@ class Copy(Task):
     limits: ClassVar[Mapping[str, int]] = {"length": 1}
     generalisation: ClassVar[tuple[dict[str, int], ...]] = tuple({"length": n} for n in (10, 20, 30, 50, 120))
 
-    def __post_init__(self) -> None:
-        at_least("width", self.width, 1)
+    def check(self) -> None:
+        checks.whole("width", self.width, 1)
+        checks.flag("paper_channels", self.paper_channels)
         is_mixture(self.density, self.blanks)
-        super().__post_init__()
+        super().check()
 
     @property
     def input_size(self) -> int:
@@ -72,7 +73,7 @@ class Copy(Task):
         """W E[L]: 8 x 10.5 = 84."""
         return self.width * sum(self.ranges()["length"]) / 2
 
-    def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
+    def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         lengths = row_sizes(draws, rows, sizes["length"])
         longest = int(lengths.max())
         vectors = random_vectors(draws, rows, longest, self.width, self.density, self.blanks)

@@ -26,9 +26,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from tapehead import checks
 from tapehead.equations import bayes_ngram
 from tapehead.streams import Stream
-from tapehead.tasks.task import Batch, Range, Size, Task, at_least, clock, one_of, row_sizes
+from tapehead.tasks.task import Batch, Range, Size, Task, clock, row_sizes
 
 # sin(x) / x in powers of x^2, highest first. At pi/4 the first term left out is 1e-19.
 SINE = tuple((-1) ** k / factorial(2 * k + 1) for k in reversed(range(9)))
@@ -40,7 +41,7 @@ class NGrams(Task):
     """The dynamic N-grams task.
 
     length: bits in a sequence. order: N, so that a context has N - 1 bits. scored: "all" bits, or "after_context" those
-    without the first N - 1, which nobody can predict.
+    without the first N - 1, which cannot be predicted.
     """
 
     length: Size = 200
@@ -51,15 +52,16 @@ class NGrams(Task):
     limits: ClassVar[Mapping[str, int]] = {"length": 1}
     solved_bits: ClassVar[float] = 1.0
     paired: ClassVar[bool] = True
+    figures: ClassVar[tuple[str, ...]] = ("learning-curve", "predictions", "memory")
 
-    def __post_init__(self) -> None:
-        at_least("order", self.order, 1)
+    def check(self) -> None:
+        checks.whole("order", self.order, 1)
         if self.order > MAX_ORDER:
             raise ValueError(f"order is {self.order}, but tables are drawn up to {MAX_ORDER}: give a smaller one.")
-        one_of("scored", self.scored, ("all", "after_context"))
-        super().__post_init__()
+        checks.one_of("scored", self.scored, ("all", "after_context"))
+        super().check()
 
-    def _check_ranges(self, ranges: Mapping[str, Range]) -> None:
+    def check_ranges(self, ranges: Mapping[str, Range]) -> None:
         shortest = ranges["length"][0]
         if self.scored == "after_context" and shortest < self.order:
             raise ValueError(f"length is {shortest}, but nothing is scored before {self.order} bits: give more.")
@@ -81,7 +83,7 @@ class NGrams(Task):
     def _unscored(self) -> int:
         return self.order - 1 if self.scored == "after_context" else 0
 
-    def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
+    def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         lengths = row_sizes(draws, rows, sizes["length"])
         table = arcsine(draws.uniform(rows, 2 ** (self.order - 1)))  # [*lead, B, contexts]
         words = draws.words(rows, int(lengths.max()))

@@ -24,13 +24,13 @@ from typing import ClassVar
 
 import torch
 
+from tapehead import checks
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
     Batch,
     Range,
     Size,
     Task,
-    at_least,
     clock,
     random_vectors,
     row_sizes,
@@ -55,11 +55,11 @@ class PrioritySort(Task):
     generalisation: ClassVar[tuple[dict[str, int], ...]] = ({}, {"items": 30, "outputs": 24})
     solved_bits: ClassVar[float] = 1.0
 
-    def __post_init__(self) -> None:
-        at_least("width", self.width, 1)
-        super().__post_init__()
+    def check(self) -> None:
+        checks.whole("width", self.width, 1)
+        super().check()
 
-    def _check_ranges(self, ranges: Mapping[str, Range]) -> None:
+    def check_ranges(self, ranges: Mapping[str, Range]) -> None:
         shown, wanted = ranges["items"][1], ranges["outputs"][1]
         if wanted > shown:
             raise ValueError(f"outputs is {wanted}, but items is at most {shown}: give no more outputs than items.")
@@ -78,7 +78,7 @@ class PrioritySort(Task):
         items, outputs = (range(low, high + 1) for low, high in self.ranges().values())
         return self.width * fmean(min(shown, wanted) for shown in items for wanted in outputs)
 
-    def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
+    def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         items = row_sizes(draws, rows, sizes["items"]).unsqueeze(-2)  # [*lead, 1, B]
         outputs = row_sizes(draws, rows, sizes["outputs"]).unsqueeze(-2).minimum(items)
         most = int(items.max())

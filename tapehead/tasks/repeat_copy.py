@@ -30,6 +30,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from tapehead import checks
 from tapehead.streams import Stream
 from tapehead.tasks.task import (
     FAIR,
@@ -38,10 +39,8 @@ from tapehead.tasks.task import (
     Range,
     Size,
     Task,
-    at_least,
     clock,
     is_mixture,
-    one_of,
     random_vectors,
     row_sizes,
     take_vectors,
@@ -75,11 +74,15 @@ class RepeatCopy(Task):
         {"length": 20, "repeats": 20},
     )
 
-    def __post_init__(self) -> None:
-        at_least("width", self.width, 1)
+    def check(self) -> None:
+        checks.whole("width", self.width, 1)
         is_mixture(self.density, self.blanks)
-        one_of("count", self.count, ("scalar", "pulses"))
-        super().__post_init__()
+        checks.one_of("count", self.count, ("scalar", "pulses"))
+        super().check()
+
+    @property
+    def variety(self) -> str:
+        return "repeat-copy-pulses" if self.count == "pulses" else self.name
 
     @property
     def input_size(self) -> int:
@@ -105,7 +108,7 @@ class RepeatCopy(Task):
         sd = (((high - low + 1) ** 2 - 1) / 12) ** 0.5 or 1.0
         return ((repeats.double() - (low + high) / 2) / sd).float()
 
-    def _draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
+    def draw(self, draws: Stream, rows: int, sizes: Mapping[str, Range]) -> Batch:
         lengths = row_sizes(draws, rows, sizes["length"])
         repeats = row_sizes(draws, rows, sizes["repeats"])
         vectors = random_vectors(draws, rows, int(lengths.max()), self.width, self.density, self.blanks)

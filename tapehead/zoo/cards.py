@@ -1,10 +1,39 @@
-"""The card of a trained machine: what it is, where it comes from, what it promises. A JSON file beside its weights."""
+"""The card of a trained machine: what it is, where it comes from, what it promises. A sealed JSON file beside its
+weights: one flipped bit in an option would load another machine."""
 
 import dataclasses
-import json
-from typing import Any, Self
+from typing import Any, Self, TypedDict, get_type_hints
 
-from tapehead.words import unknown
+from tapehead import files
+from tapehead.suggest import unknown
+from tapehead.typed import fits
+
+
+class _Point(TypedDict):
+    """What readers use of a point's scores; the cost is None where it is infinite."""
+
+    label: str
+    sizes: dict[str, Any]
+    slots: int | None
+    sequences: int
+    bits: float | None
+    wrong: float
+    perfect: float
+
+
+class _Criterion(TypedDict):
+    says: str
+    points: list[str]
+    under: float | None
+    met: bool
+
+
+class _Snapshots(TypedDict):
+    episodes: list[int]
+    sha256: str
+
+
+_INSIDE = {"points": list[_Point], "criteria": list[_Criterion], "snapshots": _Snapshots | None}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -12,16 +41,10 @@ class Card:
     """What there is to know about a machine of the zoo."""
 
     name: str
-    task: str
-    task_options: dict[str, Any]
-    model: str
-    model_options: dict[str, Any]
+    experiment: dict[str, Any]
+    """The experiment that trains it, with its own seed alone, as plain values: `Experiment.from_plain` reads them."""
     parameters: int
     """How many numbers it has learned."""
-    preset: str
-    """Preset and recipe, "copy-ntm-lstm/sure"."""
-    settings: dict[str, Any]
-    """The other settings of the run that made it (`RunConfig`), with its own seed alone."""
     command: str
     """The line that trains it again."""
     seed: int
@@ -32,9 +55,9 @@ class Card:
     curve: list[tuple[int, float]]
     """Learning curve: episodes, and the mean bits per sequence since the point before."""
     points: list[dict[str, Any]]
-    """Scores: label, sizes, slots, sequences, bits, wrong_bits, perfect."""
+    """Scores: label, sizes, slots, sequences, bits, wrong answers, perfect."""
     criteria: list[dict[str, Any]]
-    """What was asked of it: says, points, under (None: no wrong bit), met."""
+    """Acceptance criteria: says, points, under (None: no wrong answer), met."""
     headline: str
     """The label of the point that speaks for it."""
     chosen: str
@@ -48,29 +71,40 @@ class Card:
     """Its weights on the way: episodes of each, and the SHA-256 of their file."""
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n"
+        return files.seal(dataclasses.asdict(self)).decode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """A card, every field of it there and no other."""
-        values = json.loads(text)
-        names = [field.name for field in dataclasses.fields(cls)]
+        """A card, every field of it there, of its type and no other."""
+        values = files.unseal(text)
+        hints = get_type_hints(cls)
         for name in values:
-            if name not in names:
-                raise ValueError(unknown("field", name, names))
+            if name not in hints:
+                raise ValueError(unknown("field", name, hints))
         values["curve"] = [(episodes, bits) for episodes, bits in values["curve"]]
         card = cls(**values)
-        for name in ("task_options", "model_options", "settings", "environment"):
-            if not isinstance(getattr(card, name), dict):
-                raise ValueError(f"{name} is not a table")
+        for name, hint in (*hints.items(), *_INSIDE.items()):
+            if not fits(getattr(card, name), hint):
+                raise ValueError(f"its {name} is not of its type")
         if card.headline not in [point["label"] for point in card.points]:
             raise ValueError(f"it has no scores at its headline, {card.headline}")
         return card
 
     @property
+    def task(self) -> dict[str, Any]:
+        """Name and options of its task."""
+        return dict(self.experiment["task"])
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Name and options of its model."""
+        return dict(self.experiment["model"])
+
+    @property
     def machine(self) -> str:
         """The kind of machine in words: "ntm, lstm controller" or "lstm"."""
-        return f"{self.model}, {self.model_options['controller']} controller" if self.model == "ntm" else self.model
+        controller = self.model.get("controller")
+        return f"{self.model['name']}, {controller} controller" if controller else str(self.model["name"])
 
     def point(self, label: str) -> dict[str, Any]:
         """The scores at a point."""

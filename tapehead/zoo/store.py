@@ -5,6 +5,7 @@ Nothing is loaded before its SHA-256 has been compared with the card's, nor if i
 """
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,14 +14,17 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tapehead.models import SequenceModel, make_model
-from tapehead.tasks import make_task
-from tapehead.training.checkpoint import replace_durably, sha256
-from tapehead.words import unknown
+from tapehead import files
+from tapehead.experiment.config import Experiment
+from tapehead.models import SequenceModel
+from tapehead.suggest import unknown
 from tapehead.zoo.cards import Card
 
 FOLDER = Path(__file__).parent / "machines"
 """The zoo of the package; every function takes another, such as one that `fetch` has filled."""
+
+HEADER = 1 << 20
+"""Bytes of a file of weights at most, besides the numbers that its card says it has."""
 
 
 def names(folder: Path | None = None) -> list[str]:
@@ -41,7 +45,9 @@ def card(name: str, folder: Path | None = None) -> Card:
         raise ValueError(no_machine(name, folder))
     path = folder / f"{name}.json"
     try:
-        found = Card.from_json(path.read_bytes())
+        found = Card.from_json(files.read(path, links=True))
+    except files.NotPlain as error:
+        raise ValueError(f"the card {path} {error.reason}: install tapehead or fetch the machine again.") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"the card {path} is damaged ({error}): install tapehead or fetch the machine again."
@@ -57,7 +63,7 @@ def load(
     """The trained machine, ready to be used (in eval mode)."""
     about = card(name, folder)
     path = weights_file(name, folder)
-    return _machine(about, _read(path, about.sha256), path, device, backend)
+    return _machine(about, _read(path, about.sha256, 4 * about.parameters), path, device, backend)
 
 
 def snapshots(
@@ -69,7 +75,8 @@ def snapshots(
         raise ValueError(f"{name} has no snapshots: load it as it was in the end.")
     path = snapshots_file(name, folder)
     series: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in _read(path, about.snapshots["sha256"]).items():
+    numbers = len(about.snapshots["episodes"]) * about.parameters
+    for key, tensor in _read(path, about.snapshots["sha256"], 2 * numbers).items():
         episodes, _, parameter = key.partition("/")
         series.setdefault(int(episodes), {})[parameter] = tensor.float()
     return [(episodes, _machine(about, series[episodes], path, device, backend)) for episodes in sorted(series)]
@@ -83,13 +90,15 @@ def snapshots_file(name: str, folder: Path | None = None) -> Path:
     return (folder or FOLDER) / f"{name}.snapshots.safetensors"
 
 
-def _read(path: Path, expected: str) -> dict[str, Tensor]:
-    """The tensors of a file that has the SHA-256 it should have."""
+def _read(path: Path, expected: str, size: int) -> dict[str, Tensor]:
+    """The tensors of a file that has the SHA-256 it should have. size: bytes of its numbers."""
     try:
-        data = path.read_bytes()
+        data = files.read(path, size + HEADER, links=True)
     except FileNotFoundError:
         raise ValueError(f"{path} is missing: install tapehead or fetch the machine again.") from None
-    if sha256(data) != expected:
+    except files.NotPlain as error:
+        raise ValueError(f"{path} {error.reason}: install tapehead or fetch the machine again.") from error
+    if files.sha256(data) != expected:
         raise ValueError(f"{path} does not match the SHA-256 on its card: install tapehead or fetch the machine again.")
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(data)
@@ -102,8 +111,8 @@ def _machine(
     about: Card, tensors: Mapping[str, Tensor], path: Path, device: str | torch.device, backend: str
 ) -> SequenceModel:
     """The card's machine with these parameters."""
-    task = make_task(about.task, **about.task_options)
-    model = make_model(about.model, task, backend, **about.model_options).to(device)
+    experiment = Experiment.from_plain(about.experiment, f"the card of {about.name}")
+    model = experiment.model.build(experiment.task, backend).to(device)
     model.backend_in_use()  # refuses a backend that cannot run here
     wanted = dict(model.named_parameters())
     for kind, found in (("lacks", wanted.keys() - tensors), ("has, against its card,", tensors.keys() - wanted.keys())):
@@ -124,12 +133,13 @@ def _machine(
 def put(about: Card, parameters: Mapping[str, Tensor], folder: Path | None = None) -> Card:
     """Write a machine into the zoo, in the place of one of that name and of its snapshots; its card, with the hash."""
     folder = folder or FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
     data = safetensors.torch.save({key: value.detach().float().cpu().contiguous() for key, value in parameters.items()})
-    about = dataclasses.replace(about, sha256=sha256(data), snapshots=None)
-    snapshots_file(about.name, folder).unlink(missing_ok=True)
-    replace_durably(weights_file(about.name, folder), data)
-    _put_card(about, folder)
+    about = dataclasses.replace(about, sha256=files.sha256(data), snapshots=None)
+    with files.writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        snapshots_file(about.name, folder).unlink(missing_ok=True)
+        files.replace(weights_file(about.name, folder), data)
+        _put_card(about, folder)
     return about
 
 
@@ -142,14 +152,16 @@ def put_snapshots(name: str, series: Mapping[int, Mapping[str, Tensor]], folder:
         for key, value in parameters.items()
     }
     data = safetensors.torch.save(tensors)
-    about = dataclasses.replace(card(name, folder), snapshots={"episodes": sorted(series), "sha256": sha256(data)})
-    replace_durably(snapshots_file(name, folder), data)
-    _put_card(about, folder)
+    found = {"episodes": sorted(series), "sha256": files.sha256(data)}
+    about = dataclasses.replace(card(name, folder), snapshots=found)
+    with files.writing(folder):
+        files.replace(snapshots_file(name, folder), data)
+        _put_card(about, folder)
     return about
 
 
 def _put_card(about: Card, folder: Path) -> None:
-    replace_durably(folder / f"{about.name}.json", about.to_json().encode())
+    files.replace(folder / f"{about.name}.json", about.to_json().encode())
 
 
 def fetch(name: str, out: Path, folder: Path | None = None) -> list[Path]:
@@ -160,11 +172,20 @@ def fetch(name: str, out: Path, folder: Path | None = None) -> list[Path]:
         snapshots(name, folder=folder)
         sources.append(snapshots_file(name, folder))
     sources.append((folder or FOLDER) / f"{name}.json")
-    copies = {out / source.name: source.read_bytes() for source in sources}
+    copies = {out / source.name: source.read_bytes() for source in sources}  # which have just been verified
     for target, data in copies.items():
-        if target.exists() and target.read_bytes() != data:
+        if os.path.lexists(target) and not _holds(target, data):
             raise ValueError(f"{target} is there already, and another one: choose another folder with --out.")
-    out.mkdir(parents=True, exist_ok=True)
-    for target, data in copies.items():
-        replace_durably(target, data)
+    with files.writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        for target, data in copies.items():
+            files.replace(target, data)
     return list(copies)
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether a plain file has these bytes."""
+    try:
+        return files.read(path, len(data)) == data
+    except files.NotPlain:
+        return False

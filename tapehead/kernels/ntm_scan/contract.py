@@ -14,20 +14,30 @@ The scan runs S machines over B sequences each:
 
 import dataclasses
 import functools
+import itertools
 import json
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
 
-Controller = Literal["lstm", "feedforward"]
+from tapehead.checks import FLOATS, canonical_fields
+from tapehead.registry import CONTROLLERS
+
+if TYPE_CHECKING:
+    from tapehead.kernels.ntm_scan.controllers import Controller
+
 Shift = Literal["softmax", "scalar"]
 Order = Literal["write_then_read", "read_then_write"]
 KeyActivation = Literal["linear", "tanh"]
 AddActivation = Literal["linear", "tanh", "sigmoid"]
 OutputFrom = Literal["hidden_and_reads", "hidden"]
+
+MOST_LAYERS = 1024
+CONTROLLER_PREFIX = "controller."
+"""Of the names of a controller's parameters among those of the machine."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +46,8 @@ class ScanSpec:
 
     input_size: int
     output_size: int
-    controller: Controller = "lstm"
+    controller: str = "lstm"
+    """A name in `registry.CONTROLLERS`, or module:Class."""
     controller_size: int = 100
     controller_layers: int = 1
     read_heads: int = 1
@@ -51,47 +62,43 @@ class ScanSpec:
     write_gate: bool = False
     interface_clip: float | None = None
 
+    def __post_init__(self) -> None:
+        canonical_fields(self, least={"shift_range": 0}, most={"controller_layers": MOST_LAYERS})
+        object.__setattr__(self, "controller", controller_name(self.controller))
+        if self.interface_clip is not None and not self.interface_clip > 0:
+            raise ValueError(f"interface_clip is {self.interface_clip}, but it must be positive, or None for none.")
+
     @property
     def shift_inputs(self) -> int:
         """Interface entries that one head's shift takes."""
         return 2 * self.shift_range + 1 if self.shift == "softmax" else 1
 
-    @property
-    def addressing_size(self) -> int:
-        """Interface entries of one head's addressing: key, strength, gate, shift, sharpening, in this order."""
-        return self.memory_width + 2 + self.shift_inputs + 1
+    @functools.cached_property
+    def interface(self) -> "Interface":
+        """The interface vector, through which the controller drives the heads. The order of its parts is here alone."""
+        m = self.memory_width
+        addressing = dict(key=m, strength=1, gate=1, shift=self.shift_inputs, sharpening=1)
+        writing = addressing | dict(erase=m, add=m, write_gate=int(self.write_gate))
+        return Interface(self.read_heads, HeadParts(addressing), self.write_heads, HeadParts(writing))
 
-    @property
-    def write_size(self) -> int:
-        """Interface entries of one write head: addressing, erase, add and, if there is one, the write gate."""
-        return self.addressing_size + 2 * self.memory_width + int(self.write_gate)
-
-    @property
-    def interface_size(self) -> int:
-        """Width of the interface vector: all read heads, then all write heads."""
-        return self.read_heads * self.addressing_size + self.write_heads * self.write_size
-
-    @property
+    @functools.cached_property
     def recurrent_layers(self) -> int:
         """Layers that carry hidden and cell state from step to step."""
-        return self.controller_layers if self.controller == "lstm" else 0
+        return self.controller_kind.recurrent_layers(self)
+
+    @functools.cached_property
+    def controller_kind(self) -> "Controller":
+        """The controller that `controller` names."""
+        return _controller_class(self.controller)()
 
     @functools.cached_property
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the parameters, in the order in which they stand in the flat vector.
-
-        LSTM weights act on [input; hidden] and stack the gates input, forget, candidate, output.
-        """
+        """Names and shapes of the parameters, in the order in which they stand in the flat vector."""
         c, reads = self.controller_size, self.read_heads * self.memory_width
-        shapes: dict[str, tuple[int, ...]] = {}
-        below = self.input_size + reads
-        for layer in range(self.controller_layers):
-            rows, columns = (4 * c, below + c) if self.controller == "lstm" else (c, below)
-            shapes[f"controller.weight_{layer}"] = (rows, columns)
-            shapes[f"controller.bias_{layer}"] = (rows,)
-            below = c
-        shapes["interface.weight"] = (self.interface_size, c)
-        shapes["interface.bias"] = (self.interface_size,)
+        own = self.controller_kind.parameter_shapes(self)
+        shapes = {f"{CONTROLLER_PREFIX}{name}": shape for name, shape in own.items()}
+        shapes["interface.weight"] = (self.interface.size, c)
+        shapes["interface.bias"] = (self.interface.size,)
         shapes["output.weight"] = (self.output_size, c + (reads if self.output_from == "hidden_and_reads" else 0))
         shapes["output.bias"] = (self.output_size,)
         return shapes
@@ -99,6 +106,15 @@ class ScanSpec:
     @functools.cached_property
     def parameter_count(self) -> int:
         return sum(math.prod(shape) for shape in self.parameter_shapes.values())
+
+    @functools.cached_property
+    def parameter_places(self) -> list[tuple[tuple[int, ...], tuple[int, ...], int]]:
+        """Shape, strides and offset of each parameter in the flat vector."""
+        places, offset = [], 0
+        for shape in self.parameter_shapes.values():
+            places.append((shape, tuple(math.prod(shape[k + 1 :]) for k in range(len(shape))), offset))
+            offset += math.prod(shape)
+        return places
 
     def split_parameters(self, flat: Tensor) -> dict[str, Tensor]:
         """Named views of flat parameters [..., P]."""
@@ -111,6 +127,10 @@ class ScanSpec:
 
     def to_json(self) -> str:
         """The form in which a specification travels through `torch.library` operators, which take strings only."""
+        return self._json
+
+    @functools.cached_property
+    def _json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
@@ -118,6 +138,64 @@ class ScanSpec:
     def from_json(cls, text: str) -> Self:
         fields: dict[str, Any] = json.loads(text)
         return cls(**fields)
+
+
+def controller_name(name: str) -> str:
+    """The one name of a controller, from any of its names; refuses what is no controller."""
+    return CONTROLLERS.name_of(_controller_class(name))
+
+
+def _controller_class(name: str) -> "type[Controller]":
+    from tapehead.kernels.ntm_scan.controllers import controller_class  # which speaks of specifications
+
+    return controller_class(name)
+
+
+class HeadParts:
+    """One head's entries of the interface vector, part by part.
+
+    `parts["key"]` is the slice of them that holds the key. All heads have key, strength, gate, shift and sharpening;
+    write heads also have erase, add and write_gate, which is empty in a machine without one.
+    """
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self.sizes, self.size = sizes, sum(sizes.values())
+        ends = itertools.accumulate(sizes.values())
+        self._slices = {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
+
+    def __getitem__(self, name: str) -> slice:
+        return self._slices[name]
+
+    def split(self, entries: Tensor) -> dict[str, Tensor]:
+        """[..., size] -> views [..., part] by name."""
+        return dict(zip(self.sizes, entries.split(list(self.sizes.values()), dim=-1), strict=True))
+
+
+class Interface(NamedTuple):
+    """The interface vector: all read heads, then all write heads."""
+
+    read_heads: int
+    read: HeadParts
+    write_heads: int
+    write: HeadParts
+
+    @property
+    def size(self) -> int:
+        return self.read_heads * self.read.size + self.write_heads * self.write.size
+
+    def heads(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """[..., size] -> views of the read heads [..., R, read.size] and of the write heads [..., W, write.size]."""
+        reading, writing = vector.split([self.read_heads * self.read.size, self.write_heads * self.write.size], dim=-1)
+        return (
+            reading.unflatten(-1, (self.read_heads, self.read.size)),
+            writing.unflatten(-1, (self.write_heads, self.write.size)),
+        )
+
+    def part_names(self) -> list[str]:
+        """The part that each entry belongs to."""
+        counted = ((self.read_heads, self.read), (self.write_heads, self.write))
+        of_heads = (parts.sizes.items() for heads, parts in counted for _ in range(heads))
+        return [name for sizes in of_heads for name, size in sizes for _ in range(size)]
 
 
 class ScanState(NamedTuple):
@@ -174,35 +252,91 @@ def tree_map(function: Callable[..., Tensor], *trees: Any) -> Any:
     return type(trees[0])(*(tree_map(function, *parts) for parts in zip(*trees, strict=True)))
 
 
-def check_shapes(
+COUNTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+"""Types of lengths and slots."""
+
+
+def check_arguments(
     spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
 ) -> None:
-    """The one place where shapes are asserted: the boundary of the operator."""
+    """Refuse arguments of wrong shape, type, layout or device. The kernels go by addresses and would not notice.
+
+    The values of lengths and slots are another matter (`check_counts`): on a GPU, looking at them waits for the device.
+    """
+    dtype = parameters.dtype
+    if dtype not in FLOATS:
+        raise ValueError(half_precision(dtype))
     if inputs.ndim != 4:
-        raise ValueError(f"inputs has shape {tuple(inputs.shape)}; the scan takes [S, T, B, I].")
-    if inputs.shape[1] == 0:
-        raise ValueError("inputs has no time steps; a sequence needs at least one.")
+        raise ValueError(f"inputs has shape {tuple(inputs.shape)}, but the scan takes [S, T, B, I].")
     seeds, steps, batch, _ = inputs.shape
-    tape = state.memory.shape[-2]
-    layers = spec.recurrent_layers
-    expected = {
-        "parameters": (parameters, (seeds, spec.parameter_count)),
-        "inputs": (inputs, (seeds, steps, batch, spec.input_size)),
-        "lengths": (lengths, (seeds, batch)),
-        "slots": (slots, (seeds, batch)),
-        "state.memory": (state.memory, (seeds, batch, tape, spec.memory_width)),
-        "state.read_weightings": (state.read_weightings, (seeds, batch, spec.read_heads, tape)),
-        "state.write_weightings": (state.write_weightings, (seeds, batch, spec.write_heads, tape)),
-        "state.reads": (state.reads, (seeds, batch, spec.read_heads, spec.memory_width)),
-        "state.hidden": (state.hidden, (seeds, batch, layers, spec.controller_size)),
-        "state.cell": (state.cell, (seeds, batch, layers, spec.controller_size)),
-    }
-    for name, (tensor, shape) in expected.items():
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but this machine needs {shape}.")
-    for name, (tensor, _) in expected.items():
-        if name not in ("lengths", "slots") and tensor.dtype != parameters.dtype:
-            raise ValueError(f"{name} is {tensor.dtype}, but the parameters are {parameters.dtype}: convert one.")
+    if steps == 0:
+        raise ValueError("inputs has no time steps, but a sequence needs at least one.")
+    device = parameters.device
+    check_tensor("parameters", parameters, (seeds, spec.parameter_count), dtype, device)
+    check_tensor("inputs", inputs, (seeds, steps, batch, spec.input_size), dtype, device)
+    for name, counts in (("lengths", lengths), ("slots", slots)):
+        if counts.dtype not in COUNTS:
+            raise ValueError(f"{name} is {counts.dtype}, but it must hold whole numbers: use torch.int64.")
+        check_tensor(name, counts, (seeds, batch), counts.dtype, device)
+    check_state(spec, state, (seeds, batch), dtype, device)
+
+
+def check_state(
+    spec: ScanSpec, state: ScanState, lead: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> None:
+    """The same for a state; `lead` is (S, B), or (B,) for a single machine."""
+    tape = state.memory.shape[-2] if state.memory.ndim == len(lead) + 2 else 0
+    if tape == 0:
+        raise ValueError(
+            f"state.memory has shape {tuple(state.memory.shape)}, but this machine needs one or more slots of "
+            f"{spec.memory_width} for each of {lead}."
+        )
+    width, controller = spec.memory_width, (*lead, spec.recurrent_layers, spec.controller_size)
+    check_tensor("state.memory", state.memory, (*lead, tape, width), dtype, device)
+    check_tensor("state.read_weightings", state.read_weightings, (*lead, spec.read_heads, tape), dtype, device)
+    check_tensor("state.write_weightings", state.write_weightings, (*lead, spec.write_heads, tape), dtype, device)
+    check_tensor("state.reads", state.reads, (*lead, spec.read_heads, width), dtype, device)
+    check_tensor("state.hidden", state.hidden, controller, dtype, device)
+    check_tensor("state.cell", state.cell, controller, dtype, device)
+
+
+def half_precision(dtype: torch.dtype) -> str:
+    """Why a machine with parameters of this type is refused."""
+    return (
+        f"the parameters are {dtype}, but a machine computes in float32 or float64: keep them in float32, with "
+        "torch.autocast around the call if the controller is to run in half precision."
+    )
+
+
+def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
+    """Refuse a tensor that is not exactly so. Called ten times in every update, so the sentences are written last."""
+    if tensor.shape == shape and tensor.dtype == dtype and tensor.device == device and tensor.layout == torch.strided:
+        return
+    if tensor.shape != shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but this machine needs {shape}.")
+    if tensor.dtype != dtype:
+        raise ValueError(f"{name} is {tensor.dtype}, but the parameters are {dtype}: convert one.")
+    if tensor.device != device:
+        raise ValueError(f"{name} is on {tensor.device}, but the parameters are on {device}: move one.")
+    raise ValueError(f"{name} has layout {tensor.layout}, but the scan takes dense tensors: use to_dense().")
+
+
+FEW = 256
+
+
+def check_counts(lengths: Tensor, slots: Tensor, steps: int, tape: int) -> None:
+    """Refuse numbers of steps and slots that a sequence of so many steps on such a tape cannot have."""
+    for name, counts, least, most in (("lengths", lengths, 0, steps), ("slots", slots, 1, tape)):
+        if counts.numel() == 0 or is_vmapped(counts):  # values inside vmap cannot be looked at
+            continue
+        if counts.is_cpu and counts.numel() <= FEW:  # of a few numbers Python finds the least faster than torch
+            values = counts.flatten().tolist()
+            low, high = min(values), max(values)
+        else:
+            low, high = torch.stack(torch.aminmax(counts)).tolist()
+        if low < least or high > most:
+            wrong = low if low < least else high
+            raise ValueError(f"{name} holds {wrong}, but must lie between {least} and {most}.")
 
 
 def is_vmapped(tensor: Tensor) -> bool:
@@ -210,15 +344,47 @@ def is_vmapped(tensor: Tensor) -> bool:
     return torch._C._functorch.is_batchedtensor(tensor)
 
 
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor's numbers are what its memory holds, so that a kernel may read them there.
+
+    Not so for the wrappers of `torch.func`, lazily negated or zero tensors, fake tensors and other subclasses; torch's
+    dispatcher knows what to do with those.
+    """
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and not tensor.is_neg()
+        and not tensor._is_zerotensor()
+    )
+
+
+SIZES = frozenset({"input_size", "output_size", "controller_size", "controller_layers", "read_heads", "write_heads"})
+SIZES |= {"memory_width", "shift_range", "interface_clip"}
+"""Options of a specification that are numbers. All the others are choices."""
+
+
+def unknown_option(backend: str, spec: ScanSpec, known: dict[str, tuple[Any, ...]]) -> str | None:
+    """Why a backend that knows these choices, and no others, cannot run a machine; None if it knows them all."""
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if field.name not in SIZES and value not in known.get(field.name, ()):
+            choices = ", ".join(map(str, known.get(field.name, ()))) or "no value of it"
+            return f"the {backend} kernel does not know {field.name} {value!r}, only {choices}."
+    return None
+
+
 class FusedBackend(Protocol):
-    """What the module of a fused backend (cpu.py, gpu.py) offers. All tensors on its device, shapes already checked.
+    """What the module of a fused backend (cpu/, gpu.py) offers. All tensors on its device, shapes already checked.
 
     Gradients are of the arguments' shapes. A backend computes in the parameters' dtype and never mixes seeds or
     sequences: seed 7 alone and seed 7 among others give the same bits.
     """
 
-    def refusal(self, spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | None:
+    def refusal(self, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
         """None if this backend can run such a machine here, otherwise one sentence that says why not."""
+
+    def identity(self, dtype: torch.dtype, device: torch.device) -> str:
+        """A word for the compiled code, known before it is compiled: where it is equal, the code is."""
 
     def forward(
         self,
@@ -229,8 +395,12 @@ class FusedBackend(Protocol):
         slots: Tensor,
         state: ScanState,
         keep: bool,
+        clear: bool = False,
     ) -> tuple[Tensor, ScanState, Tensor]:
-        """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`)."""
+        """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`).
+
+        clear: zero the parts of that tensor that nothing writes, so that it is the same every time.
+        """
 
     def backward(
         self,
@@ -242,9 +412,14 @@ class FusedBackend(Protocol):
         state: ScanState,
         kept: Tensor,
         d_outputs: Tensor,
-        d_final: ScanState,
-    ) -> tuple[Tensor, Tensor, ScanState]:
-        """Gradients of parameters, inputs and initial state. May be called again with the same `kept`."""
+        d_final: ScanState | None,
+        inputs_gradient: bool = True,
+        state_gradient: bool = True,
+    ) -> tuple[Tensor, Tensor | None, ScanState | None]:
+        """Gradients of parameters and, where asked for, of inputs and initial state; `d_final` None stands for zeros.
+
+        May be called again with the same `kept`.
+        """
 
     def trace(
         self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
@@ -262,11 +437,13 @@ class FusedBackend(Protocol):
         slots: Tensor,
         state: ScanState,
         state_gradient: bool,
+        loss: str,
+        checked: bool = False,
     ) -> Learned:
         """One training step without autograd.
 
-        A cost is the binary cross-entropy of the logits with targets [S, T, B, O], summed over channels and over the
-        steps where mask [S, T, B] is one. A backend that has the gradient at hand part by part may return `squares`
-        [S, parts], the sum of squares of each part, NaN in a part that is not finite or where a cost is not: then the
-        update need not look at the gradient once more.
+        A cost is that of `losses.BINARY` or `losses.CATEGORICAL`, as `loss` says, "binary" or "categorical", for the
+        logits and targets [S, T, B, O], summed over the steps where mask [S, T, B] is not zero. A backend that has the
+        gradient at hand part by part may return `squares` [S, parts], the sum of squares of each part, NaN in a part
+        that is not finite or where a cost is not: then the update need not look at the gradient once more.
         """

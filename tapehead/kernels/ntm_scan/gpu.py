@@ -15,9 +15,21 @@ from torch import Tensor
 
 from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, tree_map
+from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, tree_map, unknown_option
 from tapehead.kernels.ntm_scan.gpu_plan import TILE_COLUMNS, TILE_ROWS, Plan
 
+KNOWN: dict[str, tuple[Any, ...]] = {
+    "controller": ("lstm", "feedforward"),
+    "shift": ("softmax", "scalar"),
+    "order": ("write_then_read", "read_then_write"),
+    "key_activation": ("linear", "tanh"),
+    "add_activation": ("linear", "tanh", "sigmoid"),
+    "output_from": ("hidden_and_reads", "hidden"),
+    "write_gate": (False, True),
+}
+"""The values of every choice of a specification that the kernel computes; it refuses any other."""
+
+LOSSES = {"binary": 0, "categorical": 1}
 OLDEST = (8, 0)  # compute capability
 MOST_CHUNKS = 128  # of the rows that a weight gradient sums over
 OUTPUT_THREADS = 1024
@@ -39,13 +51,19 @@ class Arguments(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("outputs", "kept", "packed", "targets", "mask", "costs")),
         *((name, ctypes.c_void_p) for name in ("d_outputs", "d_rows", "gradient", "squares", "d_inputs")),
         ("kept_size", ctypes.c_longlong),
-        *((name, ctypes.c_int) for name in ("seeds", "steps", "batch", "keep", "chunks", "chunk_rows")),
+        *((name, ctypes.c_int) for name in ("seeds", "steps", "batch", "keep", "chunks", "chunk_rows", "loss")),
     ]
 
 
 def source(plan: Plan) -> str:
     """The whole CUDA source for one layout."""
     return plan.header() + Path(__file__).with_name("scan.cu").read_text(encoding="utf-8")
+
+
+def identity(dtype: torch.dtype, device: torch.device) -> str:
+    """A word for the compiled code, known before it is compiled; what gpu_plan.py writes follows from the machine."""
+    texts = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("scan.cu", "gpu_plan.py")]
+    return f"gpu-{nvrtc.key(''.join(texts), nvrtc.architecture(device))[:16]}"
 
 
 @functools.cache
@@ -66,8 +84,8 @@ def _kernels(plan: Plan, device: torch.device) -> Any:
 
 
 @functools.cache  # asked before every update
-def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why not, if not. The length of the tape is not known here; a tape that is too long is refused by the scan."""
+def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
+    """None if this backend can run such a machine on a tape of so many slots here, otherwise why not."""
     if device.type != "cuda":
         return f"the GPU kernel runs on CUDA devices, and this is {device}."
     if dtype != torch.float32:
@@ -78,7 +96,8 @@ def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device) -> str | N
             f"the GPU kernel needs compute capability {OLDEST[0]}.{OLDEST[1]}, and this device has "
             f"{capability[0]}.{capability[1]}."
         )
-    return nvrtc.missing() or Plan(spec, 1, _shared_limit(device)).refusal()
+    unknown = unknown_option("GPU", spec, KNOWN)
+    return nvrtc.missing() or unknown or Plan(spec, slots, _shared_limit(device)).refusal()
 
 
 @functools.cache
@@ -88,6 +107,10 @@ def _plan(spec: ScanSpec, tape: int, device: torch.device) -> Plan:
     if reason is not None:
         raise ValueError(f"backend 'gpu' cannot run this scan: {reason}")
     return plan
+
+
+def record_size(spec: ScanSpec, steps: int, slots: int, device: torch.device) -> int:
+    return _plan(spec, slots, device).kept_size(steps)
 
 
 class _Call:
@@ -126,21 +149,27 @@ class _Call:
         self.set_state(name, state)
         return state
 
+    def launch(self, name: str, grid: tuple[int, ...], threads: int, shared: int, urgent: bool = False) -> None:
+        if 0 not in grid:  # an empty batch: CUDA refuses to launch no blocks
+            self.kernels.launch(name, grid, threads, shared, self.arguments, urgent=urgent)
+
     def scan(self, backward: bool) -> None:
         word = "backward" if backward else "forward"
         packed = self.plan.streamed_floats(backward)
         if packed:
             self.set(packed=self.empty(self.seeds, packed))
             blocks = -(-packed // (4 * 256))
-            self.kernels.launch(f"ntm_pack_{word}", (min(blocks, 256), self.seeds), 256, 0, self.arguments)
+            self.launch(f"ntm_pack_{word}", (min(blocks, 256), self.seeds), 256, 0)
         blocks = min(self.seeds * self.batch, _blocks_at_once(self.device))
         shared = self.plan.shared_bytes(backward)
-        self.kernels.launch(f"ntm_{word}", (blocks,), self.plan.threads, shared, self.arguments, urgent=True)
+        self.launch(f"ntm_{word}", (blocks,), self.plan.threads, shared, urgent=True)
 
-    def forward(self, keep: bool) -> Tensor:
+    def forward(self, keep: bool, clear: bool = False) -> Tensor:
         """Runs the scan; returns what it kept: [S, B, ...]."""
         size = self.plan.kept_size(self.steps) if keep else self.plan.rows_size(self.steps)
         kept = self.empty(self.seeds, self.batch, size)
+        if clear:
+            kept.zero_()
         self.arguments.keep, self.arguments.kept_size = int(keep), size
         self.set(kept=kept)
         self.scan(backward=False)
@@ -148,7 +177,7 @@ class _Call:
 
     def outputs(self) -> None:
         """The output layer, in the directions for which there are tensors."""
-        self.kernels.launch("ntm_outputs", (self.seeds * self.batch,), OUTPUT_THREADS, OUTPUT_SHARED, self.arguments)
+        self.launch("ntm_outputs", (self.seeds * self.batch,), OUTPUT_THREADS, OUTPUT_SHARED)
 
     def set_backward(self, kept: Tensor) -> None:
         self.arguments.kept_size = self.plan.kept_size(self.steps)
@@ -166,22 +195,29 @@ class _Call:
         if squares is not None:
             self.set(squares=squares)
         grid = (self.plan.gradient_tiles, chunks, self.seeds)
-        self.kernels.launch("ntm_gradient", grid, GRADIENT_THREADS, GRADIENT_SHARED, self.arguments)
+        self.launch("ntm_gradient", grid, GRADIENT_THREADS, GRADIENT_SHARED)
         if chunks > 1:
             blocks = -(-gradient[0].numel() // 256)
-            self.kernels.launch("ntm_add_chunks", (blocks,), 256, 0, self.arguments)
+            self.launch("ntm_add_chunks", (blocks,), 256, 0)
             return gradient[0].clone(), None
         return gradient[0], squares
 
 
 def forward(
-    spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState, keep: bool
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    keep: bool,
+    clear: bool = False,
 ) -> tuple[Tensor, ScanState, Tensor]:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
     outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
     call.set(outputs=outputs)
     final = call.empty_state("final", state)
-    kept = call.forward(keep)
+    kept = call.forward(keep, clear)
     call.outputs()
     return outputs, final, kept if keep else kept.new_empty(0)
 
@@ -195,17 +231,23 @@ def backward(
     state: ScanState,
     kept: Tensor,
     d_outputs: Tensor,
-    d_final: ScanState,
-) -> tuple[Tensor, Tensor, ScanState]:
+    d_final: ScanState | None,
+    inputs_gradient: bool = True,
+    state_gradient: bool = True,
+) -> tuple[Tensor, Tensor | None, ScanState | None]:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
-    d_inputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
-    call.set(d_outputs=d_outputs, d_inputs=d_inputs)
-    call.set_state("final", d_final)
-    d_initial = call.empty_state("d_initial", state)
+    call.set(d_outputs=d_outputs)
+    if d_final is not None:  # a null pointer stands for zeros
+        call.set_state("final", d_final)
+    d_initial = call.empty_state("d_initial", state) if state_gradient else None
     call.set_backward(kept)
     call.outputs()
     gradient, _ = call.backward()
-    call.kernels.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0, call.arguments)
+    d_inputs = None
+    if inputs_gradient:
+        d_inputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
+        call.set(d_inputs=d_inputs)
+        call.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0)
     return gradient, d_inputs, d_initial
 
 
@@ -229,11 +271,16 @@ def loss_and_gradient(
     slots: Tensor,
     state: ScanState,
     state_gradient: bool,
+    loss: str,
+    checked: bool = False,
 ) -> Learned:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
+    call.arguments.loss = LOSSES[loss]
     costs = call.empty(call.seeds, call.batch)
     d_outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
-    call.set(targets=targets.to(torch.float32), mask=mask.to(torch.float32), costs=costs, d_outputs=d_outputs)
+    if mask.dtype != torch.float32:
+        mask = (mask != 0).to(torch.float32)  # a float64 may round to zero
+    call.set(targets=targets.to(torch.float32), mask=mask, costs=costs, d_outputs=d_outputs)
     call.set_backward(call.forward(keep=True))
     call.outputs()
     d_initial = call.empty_state("d_initial", state) if state_gradient else None

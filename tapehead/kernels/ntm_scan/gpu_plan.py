@@ -94,7 +94,7 @@ class Plan:
     def threads(self) -> int:
         """Of a block. All lanes of a slot repeat what is computed once per slot, so few threads have less to do; many
         are for wide controllers and long tapes."""
-        widest = max(self.gates, self.spec.interface_size, self.reads)
+        widest = max(self.gates, self.spec.interface.size, self.reads)
         fits = widest <= OUTPUTS_PER_THREAD * FEW_THREADS and self.spec.input_size <= FEW_THREADS
         values = self._tape_values(FEW_THREADS)
         small = values <= max(FEW_TAPE_VALUES, self._tape_values(MOST_THREADS))
@@ -166,7 +166,7 @@ class Plan:
     def gradient_width(self) -> int:
         """Gradients of all gates, of the interface, and of what the output layer saw, at one step."""
         spec = self.spec
-        return up_to(4, spec.controller_layers * self.gates + spec.interface_size + spec.controller_size + self.reads)
+        return up_to(4, spec.controller_layers * self.gates + spec.interface.size + spec.controller_size + self.reads)
 
     @property
     def output_width(self) -> int:
@@ -185,7 +185,7 @@ class Plan:
         """Floats that the forward pass keeps of one sequence for the backward pass."""
         spec = self.spec
         lstm = spec.recurrent_layers * up_to(4, spec.controller_size) * 5
-        interface = 2 * up_to(4, spec.interface_size)
+        interface = 2 * up_to(4, spec.interface.size)
         slots = 4 * self.heads * self.tape
         tape = self.slots_per_thread * self.columns * self.slot_warps * 32
         return self.rows_size(steps) + steps * (lstm + interface + slots + tape)
@@ -202,7 +202,7 @@ class Plan:
         if backward:
             products = [
                 product("BELOW_FIRST", self.reads, self.gates),
-                product("INTERFACE", c, spec.interface_size),
+                product("INTERFACE", c, spec.interface.size),
             ]
             if layers > 1:
                 products.append(product("BELOW_UPPER", c, self.gates, layers - 1))
@@ -212,7 +212,7 @@ class Plan:
         splits = max(1, min(self.threads // max(1, -(-self.gates // OUTPUTS_PER_THREAD)), MOST_SPLITS))
         products = [
             product("BELOW_FIRST", self.gates, spec.input_size + self.reads + 1, splits=splits),
-            product("INTERFACE", spec.interface_size, c + 1),
+            product("INTERFACE", spec.interface.size, c + 1),
         ]
         if layers > 1:
             products.append(product("BELOW_UPPER", self.gates, c + 1, layers - 1, splits))
@@ -283,7 +283,7 @@ class Plan:
         spec = self.spec
         for name, value, most in (
             ("its controller has {} gate rows a layer", self.gates, MOST_OUTPUTS),
-            ("its interface has {} entries", spec.interface_size, MOST_OUTPUTS),
+            ("its interface has {} entries", spec.interface.size, MOST_OUTPUTS),
             ("its reads have {} values", self.reads, MOST_OUTPUTS),
             ("its input has {} channels", spec.input_size, MOST_THREADS),
             ("its heads have {} shifts", spec.shift_inputs, 32),
@@ -351,13 +351,10 @@ class Plan:
     def entry_order(self) -> list[int]:
         """Interface entries sorted by what is done to them, each kind padded to whole warps with -1."""
         spec = self.spec
-        m, taps = spec.memory_width, spec.shift_inputs
-        addressing = ["key"] * m + ["strength", "gate"] + ["shift"] * taps + ["sharpening"]
-        writing = [*addressing, *["erase"] * m, *["add"] * m, *["gate"] * spec.write_gate]
-        fields = addressing * spec.read_heads + writing * spec.write_heads
+        taps, names = spec.shift_inputs, spec.interface.part_names()
         order: list[int] = []
-        for kinds in (("shift",), ("strength", "sharpening"), ("gate",), ("key",), ("erase",), ("add",)):
-            entries = [o for o, field in enumerate(fields) if field in kinds]
+        for kinds in (("shift",), ("strength", "sharpening"), ("gate", "write_gate"), ("key",), ("erase",), ("add",)):
+            entries = [o for o, name in enumerate(names) if name in kinds]
             in_warp = 32 // taps * taps if kinds == ("shift",) else 32  # a head's taps stay together
             for first in range(0, len(entries), in_warp):
                 warp = entries[first : first + in_warp]
@@ -389,6 +386,9 @@ class Plan:
             "OUTPUT_READS": spec.output_from == "hidden_and_reads", "CLIP": spec.interface_clip is not None,
             "LANES_PER_SLOT": self.lanes_per_slot, "SLOTS_PER_THREAD": self.slots_per_thread, "COLUMNS": self.columns,
             "SLOT_WARPS": self.slot_warps, "ROW_WIDTH": self.row_width, "GRADIENT_WIDTH": self.gradient_width,
+            "READ_ENTRIES": spec.interface.read.size, "WRITE_ENTRIES": spec.interface.write.size,
+            **{f"{name.upper()}_AT": spec.interface.write[name].start for name in spec.interface.write.sizes},
+            "SHIFT_INPUTS": spec.shift_inputs,
             "READ_SUMS": self.read_sums, "WRITE_SUMS": self.write_sums,
             "PARAMETERS": spec.parameter_count,
             "WEIGHT_FIRST": offsets["controller.weight_0"], "BIAS_FIRST": offsets["controller.bias_0"],

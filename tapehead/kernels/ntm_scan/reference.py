@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tapehead import equations
-from tapehead.kernels.ntm_scan.contract import HeadTrace, ScanSpec, ScanState, Trace, tree_map
+from tapehead.kernels.ntm_scan.contract import CONTROLLER_PREFIX, HeadTrace, ScanSpec, ScanState, Trace, tree_map
+from tapehead.kernels.ntm_scan.controllers import linear
 
 
 class Addressing(NamedTuple):
@@ -24,35 +25,28 @@ class Addressing(NamedTuple):
     sharpening: Tensor  # [..., H]
 
 
-def linear(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """inputs [..., B, in] with weight [..., out, in] and bias [..., out], one weight for each leading index."""
-    return inputs @ weight.transpose(-1, -2) + bias.unsqueeze(-2)
-
-
-def lstm_cell(inputs: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    gates = linear(torch.cat([inputs, hidden], dim=-1), weight, bias).to(cell.dtype)
-    i, f, g, o = gates.chunk(4, dim=-1)
-    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(cell), cell
-
-
 def control(
     spec: ScanSpec, parameters: dict[str, Tensor], inputs: Tensor, state: ScanState
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One step of the controller: its output [..., B, C], and hidden and cell of all layers."""
-    below = torch.cat([inputs, state.reads.flatten(-2)], dim=-1)
-    hiddens, cells = [], []
-    for layer in range(spec.controller_layers):
-        weight, bias = parameters[f"controller.weight_{layer}"], parameters[f"controller.bias_{layer}"]
-        if spec.controller == "lstm":
-            below, cell = lstm_cell(below, state.hidden[..., layer, :], state.cell[..., layer, :], weight, bias)
-            hiddens.append(below)
-            cells.append(cell)
-        else:
-            below = torch.tanh(linear(below, weight, bias)).to(state.memory.dtype)
-    if spec.controller == "feedforward":
-        return below, state.hidden, state.cell
-    return below, torch.stack(hiddens, dim=-2), torch.stack(cells, dim=-2)
+    seen = torch.cat([inputs, state.reads.flatten(-2)], dim=-1)
+    own = {
+        name.removeprefix(CONTROLLER_PREFIX): value
+        for name, value in parameters.items()
+        if name.startswith(CONTROLLER_PREFIX)
+    }
+    output, hidden, cell = spec.controller_kind.step(spec, own, seen, state.hidden, state.cell)
+    for name, value, shape in (
+        ("an output", output, (*seen.shape[:-1], spec.controller_size)),
+        ("a hidden state", hidden, state.hidden.shape),
+        ("a cell state", cell, state.cell.shape),
+    ):
+        if value.shape != shape:
+            raise ValueError(
+                f"the controller {spec.controller!r} returned {name} of shape {tuple(value.shape)}, but it must be "
+                f"{tuple(shape)}."
+            )
+    return output, hidden, cell
 
 
 def scalar_shift_weights(amount: Tensor, shift_range: int) -> Tensor:
@@ -66,19 +60,19 @@ def scalar_shift_weights(amount: Tensor, shift_range: int) -> Tensor:
     return torch.where(offsets == whole, 1 - part, 0.0) + torch.where(offsets == whole + 1, part, 0.0)
 
 
-def addressing(spec: ScanSpec, raw: Tensor) -> Addressing:
-    """Activations of the addressing part of the interface: raw [..., H, addressing_size]."""
-    key, strength, gate, shift, sharpening = raw.split([spec.memory_width, 1, 1, spec.shift_inputs, 1], dim=-1)
+def addressing(spec: ScanSpec, raw: dict[str, Tensor]) -> Addressing:
+    """Activations of the addressing part of the interface: raw parts [..., H, part] by name."""
+    key, shift = raw["key"], raw["shift"]
     if spec.shift == "softmax":
         weights = torch.softmax(shift, dim=-1)
     else:
         weights = scalar_shift_weights(spec.shift_range * torch.tanh(shift.squeeze(-1)), spec.shift_range)
     return Addressing(
         key=torch.tanh(key) if spec.key_activation == "tanh" else key,
-        strength=F.softplus(strength.squeeze(-1)),
-        gate=torch.sigmoid(gate.squeeze(-1)),
+        strength=F.softplus(raw["strength"].squeeze(-1)),
+        gate=torch.sigmoid(raw["gate"].squeeze(-1)),
         shift=weights,
-        sharpening=1 + F.softplus(sharpening.squeeze(-1)),
+        sharpening=1 + F.softplus(raw["sharpening"].squeeze(-1)),
     )
 
 
@@ -99,11 +93,9 @@ def step(
     interface = linear(hidden, parameters["interface.weight"], parameters["interface.bias"]).to(state.memory.dtype)
     if spec.interface_clip is not None:
         interface = interface.clamp(-spec.interface_clip, spec.interface_clip)
-    read_part = spec.read_heads * spec.addressing_size
-    reading = interface[..., :read_part].unflatten(-1, (spec.read_heads, spec.addressing_size))
-    writing = interface[..., read_part:].unflatten(-1, (spec.write_heads, spec.write_size))
+    reading, writing = spec.interface.heads(interface)
     with torch.autocast(device_type=inputs.device.type, enabled=False):  # addressing needs the parameters' precision
-        after = _use_memory(spec, reading, writing, state)
+        after = _use_memory(spec, spec.interface.read.split(reading), spec.interface.write.split(writing), state)
     outputs = hidden
     if spec.output_from == "hidden_and_reads":
         outputs = torch.cat([hidden, after.reads.flatten(-2)], dim=-1)
@@ -112,15 +104,15 @@ def step(
     return logits, new, after._replace(hidden=hidden)
 
 
-def _use_memory(spec: ScanSpec, reading: Tensor, writing: Tensor, state: ScanState) -> Trace:
-    """Both kinds of heads on the tape, in the order of the specification."""
-    width = spec.memory_width
-    erase = torch.sigmoid(writing[..., spec.addressing_size : spec.addressing_size + width])
-    add = writing[..., spec.addressing_size + width : spec.addressing_size + 2 * width]
+def _use_memory(spec: ScanSpec, reading: dict[str, Tensor], writing: dict[str, Tensor], state: ScanState) -> Trace:
+    """Both kinds of heads on the tape, in the order of the specification. Raw parts [..., H, part] by name."""
+    erase = torch.sigmoid(writing["erase"])
+    add = writing["add"]
     if spec.add_activation != "linear":
         add = torch.tanh(add) if spec.add_activation == "tanh" else torch.sigmoid(add)
-    write = address(addressing(spec, writing[..., : spec.addressing_size]), state.memory, state.write_weightings)
-    gates = torch.sigmoid(writing[..., -1]) if spec.write_gate else torch.ones_like(writing[..., 0])
+    write = address(addressing(spec, writing), state.memory, state.write_weightings)
+    gate = writing["write_gate"]
+    gates = torch.sigmoid(gate.squeeze(-1)) if spec.write_gate else torch.ones_like(write.gates)
     effective = gates.unsqueeze(-1) * write.weightings
     memory = equations.add(equations.erase(state.memory, effective, erase), effective, add)
     seen = memory if spec.order == "write_then_read" else state.memory

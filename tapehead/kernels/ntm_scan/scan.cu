@@ -11,10 +11,7 @@
 constexpr int WARPS = THREADS / 32, SLOT_THREADS = SLOT_WARPS * 32;
 constexpr int HEADS = READ_HEADS + WRITE_HEADS;
 constexpr int TAPS = 2 * SHIFT_RANGE + 1;
-constexpr int SHIFT_INPUTS = SHIFT_SOFTMAX ? TAPS : 1;
-constexpr int ADDRESSING = WIDTH + 2 + SHIFT_INPUTS + 1;          // interface entries of a read head
-constexpr int WRITING = ADDRESSING + 2 * WIDTH + WRITE_GATE;      // and of a write head
-constexpr int INTERFACE = READ_HEADS * ADDRESSING + WRITE_HEADS * WRITING;
+constexpr int INTERFACE = READ_HEADS * READ_ENTRIES + WRITE_HEADS * WRITE_ENTRIES;
 constexpr int READS = READ_HEADS * WIDTH;
 constexpr int GATES = LSTM ? 4 * UNITS : UNITS;
 constexpr int FIRST_STRIDE = INPUTS + READS + (LSTM ? UNITS : 0);  // columns of the first layer's weight
@@ -52,7 +49,7 @@ struct Arguments {
   float* kept;              // [S, B, kept_size]
   const float4* packed;     // [S, PACKED_TOTAL]: weights that are streamed
   const float* targets;     // [S, T, B, O]; null: no loss
-  const float* mask;        // [S, T, B]
+  const float* mask;        // [S, T, B]: a step counts where it is not zero
   float* costs;             // [S, B]
   float* d_outputs;         // [S, T, B, O]
   float* d_rows;            // [S, B, T, GRADIENT_WIDTH]
@@ -63,7 +60,9 @@ struct Arguments {
   int seeds, steps, batch;
   int keep;                 // whether the forward pass writes more than rows
   int chunks, chunk_rows;
+  int loss;                 // one of these
 };
+enum Loss { BINARY, CATEGORICAL };
 
 extern __shared__ float4 shared_memory[];
 
@@ -78,7 +77,7 @@ __device__ __forceinline__ float tanh_from(float x, float e) {
   return square < 0.0625f ? near : far;
 }
 __device__ __forceinline__ float hyperbolic_tangent(float x) { return tanh_from(x, expf(-2.0f * fabsf(x))); }
-// log(1 + e) for e in [0, 1], without branches, unlike log1pf.
+// log(1 + e) for e >= 0, without branches, unlike log1pf.
 __device__ __forceinline__ float log_one_plus(float e) {
   const float near = e * (1.0f + e * (-1.0f / 2 + e * (1.0f / 3 + e * (-1.0f / 4 + e * (1.0f / 5 + e * (-1.0f / 6 + e * (1.0f / 7 - e * (1.0f / 8))))))));
   return e < 0.125f ? near : logf(1.0f + e);
@@ -435,7 +434,7 @@ __device__ __forceinline__ void store_memory(const Rows& rows, float* memory, co
   }
 }
 
-// The interface entry `entry` of its head, as one of these.
+// An interface entry is one of these; *_AT, from the plan, is where each begins among the entries of its head.
 enum Field { KEY, STRENGTH, GATE, SHIFT, SHARPENING, ERASE_, ADD_, WRITE_GATE_ };
 struct Entry {
   int head, index;  // head counts read heads, then write heads; index within the field
@@ -444,34 +443,25 @@ struct Entry {
 __device__ __forceinline__ Entry entry_of(int o) {
   Entry e;
   int i;
-  if (o < READ_HEADS * ADDRESSING) {
-    e.head = o / ADDRESSING;
-    i = o % ADDRESSING;
+  if (o < READ_HEADS * READ_ENTRIES) {
+    e.head = o / READ_ENTRIES;
+    i = o % READ_ENTRIES;
   } else {
-    e.head = READ_HEADS + (o - READ_HEADS * ADDRESSING) / WRITING;
-    i = (o - READ_HEADS * ADDRESSING) % WRITING;
+    e.head = READ_HEADS + (o - READ_HEADS * READ_ENTRIES) / WRITE_ENTRIES;
+    i = (o - READ_HEADS * READ_ENTRIES) % WRITE_ENTRIES;
   }
-  e.index = 0;
-  if (i < WIDTH) {
-    e.field = KEY;
-    e.index = i;
-  } else if (i == WIDTH) {
-    e.field = STRENGTH;
-  } else if (i == WIDTH + 1) {
-    e.field = GATE;
-  } else if (i < WIDTH + 2 + SHIFT_INPUTS) {
-    e.field = SHIFT;
-    e.index = i - WIDTH - 2;
-  } else if (i == ADDRESSING - 1) {
-    e.field = SHARPENING;
-  } else if (i < ADDRESSING + WIDTH) {
-    e.field = ERASE_;
-    e.index = i - ADDRESSING;
-  } else if (i < ADDRESSING + 2 * WIDTH) {
-    e.field = ADD_;
-    e.index = i - ADDRESSING - WIDTH;
-  } else {
-    e.field = WRITE_GATE_;
+  const auto within = [&](Field field, int at, int size) {
+    if (i >= at && i < at + size) e.field = field, e.index = i - at;
+  };
+  within(KEY, KEY_AT, WIDTH);
+  within(STRENGTH, STRENGTH_AT, 1);
+  within(GATE, GATE_AT, 1);
+  within(SHIFT, SHIFT_AT, SHIFT_INPUTS);
+  within(SHARPENING, SHARPENING_AT, 1);
+  if (e.head >= READ_HEADS) {
+    within(ERASE_, ERASE_AT, WIDTH);
+    within(ADD_, ADD_AT, WIDTH);
+    within(WRITE_GATE_, WRITE_GATE_AT, WRITE_GATE);
   }
   return e;
 }
@@ -1020,8 +1010,43 @@ struct OfStep {
   bool there, inside;   // of the steps given; of the sequence
 };
 
+// The categorical cost of a step whose logits stand in d_outputs and become gradients there, and in `few` if they fit: a
+// whole warp for one step. Logits count from the largest one, whose exponential of one is left out of the sum, so that
+// the logarithm has all its digits where the machine is sure of its answer. Each lane returns its own share of the cost.
+__device__ __forceinline__ float categorical_cost(const Arguments& a, const OfStep& at, float* few) {
+  const int lane = threadIdx.x % 32;
+  const bool counts = a.mask[at.step] != 0.0f;
+  float* logits = a.d_outputs + at.step * OUTPUTS;
+  const float* targets = a.targets + at.step * OUTPUTS;
+  float top = __int_as_float(0xff800000);  // minus infinity
+  int first = OUTPUTS;  // the first of the largest
+  for (int o = lane; o < OUTPUTS; o += 32) if (logits[o] > top) top = logits[o], first = o;
+  UNROLL for (int bit = 1; bit < 32; bit *= 2) {
+    const float other = from_lane(top, bit);
+    const int other_first = __shfl_xor_sync(0xffffffffu, first, bit);
+    if (other > top || (other == top && other_first < first)) top = other, first = other_first;
+  }
+  float rest = 0, weight = 0, below = 0;
+  for (int o = lane; o < OUTPUTS; o += 32) {
+    const float x = logits[o] - top;
+    rest += o == first ? x : expf(x);  // x is zero there, or NaN
+    weight += targets[o];
+    below -= targets[o] * x;
+  }
+  const float own_weight = weight;
+  UNROLL for (int bit = 1; bit < 32; bit *= 2) rest += from_lane(rest, bit), weight += from_lane(weight, bit);
+  const float scale = weight / (1.0f + rest);
+  for (int o = lane; o < OUTPUTS; o += 32) {
+    const float slope = counts && at.inside ? (expf(logits[o] - top) * scale - targets[o]) / a.batch : 0.0f;
+    logits[o] = slope;
+    if (OUTPUTS <= OUTPUT_GROUP) few[o] = slope;
+  }
+  return counts ? own_weight * log_one_plus(rest) + below : 0.0f;
+}
+
 // Logits of two steps and, where there are targets, their cost and the gradient of that, which is left in `few` for the
 // last group of outputs. Eight at a time. Loads do not wait for the sequence's length: those past its end are not used.
+// The categorical loss needs all logits of a step: it finds them where its gradients will be.
 __device__ __forceinline__ float outputs_of_steps(const Arguments& a, const OfStep (&at)[PAIR], const float* parameters, float (*few)[OUTPUT_GROUP]) {
   const float *weight = parameters + OUTPUT_WEIGHT, *bias = parameters + OUTPUT_BIAS;
   const int lane = threadIdx.x % 32;
@@ -1030,9 +1055,10 @@ __device__ __forceinline__ float outputs_of_steps(const Arguments& a, const OfSt
     const int o = first + lane;
     const bool mine = lane < OUTPUT_GROUP && o < OUTPUTS;
     const float offset = mine ? bias[o] : 0.0f;
-    float counts[PAIR], target[PAIR], sums[PAIR][OUTPUT_GROUP];
+    bool counts[PAIR];
+    float target[PAIR], sums[PAIR][OUTPUT_GROUP];
     UNROLL for (int p = 0; p < PAIR; p++) {
-      counts[p] = mine && a.targets ? a.mask[at[p].step] : 0.0f;
+      counts[p] = mine && a.targets && a.mask[at[p].step] != 0.0f;
       target[p] = mine && a.targets ? a.targets[at[p].step * OUTPUTS + o] : 0.0f;
       UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) sums[p][i] = 0;
     }
@@ -1051,13 +1077,19 @@ __device__ __forceinline__ float outputs_of_steps(const Arguments& a, const OfSt
       if (!mine || !at[p].there) continue;
       float slope = 0;
       const float logit = at[p].inside ? few[p][lane] + offset : 0.0f;
-      if (counts[p] != 0.0f) {  // past the sequence's end, too: a logit of zero costs one bit
-        costs[p] += counts[p] * (fmaxf(logit, 0.0f) - logit * target[p] + log_one_plus(expf(-fabsf(logit))));
-        if (at[p].inside) slope = counts[p] * (sigmoid(logit) - target[p]) / a.batch;
+      if (a.loss == CATEGORICAL) {
+        slope = logit;
+      } else if (counts[p]) {  // past the sequence's end, too: a logit of zero costs one bit
+        costs[p] += fmaxf(logit, 0.0f) - logit * target[p] + log_one_plus(expf(-fabsf(logit)));
+        if (at[p].inside) slope = (sigmoid(logit) - target[p]) / a.batch;
       }
       if (a.outputs) a.outputs[at[p].step * OUTPUTS + o] = logit;
       if (a.targets) a.d_outputs[at[p].step * OUTPUTS + o] = few[p][lane] = slope;
     }
+    __syncwarp();
+  }
+  if (a.targets && a.loss == CATEGORICAL) {
+    UNROLL for (int p = 0; p < PAIR; p++) if (at[p].there) costs[p] = categorical_cost(a, at[p], few[p]);
     __syncwarp();
   }
   UNROLL for (int p = 0; p < PAIR; p++) cost += costs[p];

@@ -1,16 +1,7 @@
 """What every backend of the update agrees on.
 
 Legend: S seeds, P parameters. All state tensors are [S, P] and changed in place. A seed whose cost or gradient is not
-finite is left as it was, all of it, and reported as skipped.
-
-Graves' RMSProp, as in section 4.6 of the paper and Graves (2013), Eqs. 38 to 41:
-
-    n <- 0.95 n + 0.05 g^2        mean of squares
-    m <- 0.95 m + 0.05 g          mean
-    d <- 0.9 d - rate g / sqrt(n - m^2 + 1e-4)
-    w <- w + d
-
-It is centred, and its epsilon is inside the root; `torch.optim.RMSprop(centered=True)` has it outside.
+finite is left as it was, all of it, and reported as skipped. The optimisers themselves are in optimisers.py.
 """
 
 import copy
@@ -21,26 +12,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Optimiser = Literal["graves", "adam"]
+from tapehead.kernels.update.optimisers import Graves, Optimiser
+
 Clip = Literal["elementwise", "norm", "none"]
-
-GRAVES_DECAY = 0.95
-GRAVES_MOMENTUM = 0.9
-GRAVES_EPSILON = 1e-4
-ADAM_BETAS = (0.9, 0.999)
-ADAM_EPSILON = 1e-8
-
-MOMENTS: dict[str, tuple[str, ...]] = {
-    "graves": ("mean_square", "mean", "delta"),
-    "adam": ("first_moment", "second_moment"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
 class UpdateRule:
     """How gradients become new weights; the learning rates come with each call."""
 
-    optimiser: Optimiser = "graves"
+    optimiser: Optimiser = Graves()  # noqa: RUF009 (frozen)
     clip: Clip = "elementwise"
     clip_at: float = 10.0
     average: float = 0.0
@@ -52,13 +33,13 @@ class UpdateState:
 
     def __init__(self, rule: UpdateRule, parameters: Tensor) -> None:
         self.parameters = parameters
-        self.moments = [torch.zeros_like(parameters) for _ in MOMENTS[rule.optimiser]]
+        self.moments = [torch.zeros_like(parameters) for _ in rule.optimiser.moments]
         self.average = parameters.clone() if rule.average else None
         self.applied = torch.zeros(parameters.shape[0], dtype=torch.int64, device=parameters.device)  # [S]
 
     def tensors(self, rule: UpdateRule) -> dict[str, Tensor]:
         """All of it by name."""
-        names = ("parameters", "applied", *MOMENTS[rule.optimiser], *([] if self.average is None else ["average"]))
+        names = ("parameters", "applied", *rule.optimiser.moments, *([] if self.average is None else ["average"]))
         return dict(zip(names, self._all(), strict=True))
 
     @property
@@ -94,7 +75,8 @@ class UpdateState:
 
 
 Update = Callable[[UpdateRule, UpdateState, Tensor, Tensor, Tensor, Tensor | None], Tensor]
-"""update(rule, state, gradient [S, P], costs [S, B], rates [S], squares) changes the state, and says who was skipped.
+"""update(rule, state, gradient [S, P], costs [S, B], rates [S], squares) changes the state, and returns which seeds
+were skipped.
 
 rates: of the parameters' type and on their device.
 

@@ -1,8 +1,8 @@
 """The update on an NVIDIA GPU: one pass over everything. Compiled by nvrtc.py.
 
-Where nobody has looked at the gradient yet (finite? how long?), a launch of its own does; a seed that is not finite is
-left as it was. Nothing waits for the device, and the learning rates are read from it, so that a captured CUDA graph can
-change them.
+Where the norm of the gradient and whether it is finite are not known yet, a launch of its own finds out; a seed that is
+not finite is left as it was. Nothing waits for the device, and the learning rates are read from it, so that a captured
+CUDA graph can change them.
 """
 
 import ctypes
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from tapehead.kernels import nvrtc
-from tapehead.kernels.update import contract
 from tapehead.kernels.update.contract import UpdateRule, UpdateState
 
 THREADS = 256
@@ -31,26 +30,24 @@ class Arguments(ctypes.Structure):
         ("size", ctypes.c_longlong),
         *((name, ctypes.c_int) for name in ("batch", "parts", "adam", "clip")),
         *((name, ctypes.c_float) for name in ("clip_at", "decay_of_average")),
+        ("numbers", ctypes.c_float * 3),
     ]
 
 
 def source() -> str:
-    numbers = {
-        "GRAVES_DECAY": contract.GRAVES_DECAY,
-        "GRAVES_MOMENTUM": contract.GRAVES_MOMENTUM,
-        "GRAVES_EPSILON": contract.GRAVES_EPSILON,
-        "ADAM_BETA_1": contract.ADAM_BETAS[0],
-        "ADAM_BETA_2": contract.ADAM_BETAS[1],
-        "ADAM_EPSILON": contract.ADAM_EPSILON,
-    }
-    lines = [f"constexpr float {name} = {value!r}f;" for name, value in numbers.items()]
-    lines.append(f"constexpr int THREADS = {THREADS}, PART = {PART};\n")
-    return "\n".join(lines) + Path(__file__).with_name("update.cu").read_text(encoding="utf-8")
+    return f"constexpr int THREADS = {THREADS}, PART = {PART};\n" + Path(__file__).with_name("update.cu").read_text(
+        encoding="utf-8"
+    )
 
 
 @functools.cache
 def _kernels(device: torch.device) -> nvrtc.Kernels:
     return nvrtc.Kernels(source(), "update.cu", device)
+
+
+def identity(dtype: torch.dtype, device: torch.device) -> str:
+    """A word for the compiled code, known before it is compiled."""
+    return f"gpu-{nvrtc.key(source(), nvrtc.architecture(device))[:16]}"
 
 
 def update(
@@ -76,7 +73,7 @@ def update(
         gradient = gradient.clone()
     look = squares is None
     squares = parameters.new_empty(seeds, -(-size // PART)) if squares is None else squares.contiguous()
-    adam = rule.optimiser == "adam"
+    adam = rule.optimiser.kernel == "adam"
     counts = state.applied.clone() if adam else None  # for all blocks of a seed, while one of them writes `applied`
     skipped = torch.empty(seeds, dtype=torch.bool, device=parameters.device)
     moments = [moment.data_ptr() for moment in state.moments] + [None]
@@ -89,7 +86,7 @@ def update(
         applied=state.applied.data_ptr(), skipped=skipped.data_ptr(),
         size=size, batch=costs.shape[1], parts=squares.shape[1],
         adam=int(adam), clip=CLIPS[rule.clip], clip_at=rule.clip_at,
-        decay_of_average=rule.average,
+        decay_of_average=rule.average, numbers=(ctypes.c_float * 3)(*rule.optimiser.numbers),
     )  # fmt: skip
     kernels = _kernels(parameters.device)
     if look:

@@ -1,5 +1,5 @@
 // One optimiser step for S seeds: look at each seed's gradient, if nobody has, then apply it or leave the seed as it was.
-// gpu.py puts the optimiser's constants in front of this text; reference.py has the formulas.
+// gpu.py puts the sizes in front of this text; optimisers.py has the formulas.
 //
 // Grid of both kernels: blocks for the parts of PART values of a seed, and S. A part of the look begins at the seed's own
 // first value, so that the order of a norm's sum depends on P alone; a part of the step begins at a multiple of 16 bytes.
@@ -11,7 +11,7 @@ extern __shared__ float4 shared_memory[];  // a float for each warp
 enum Clip { CLIP_NONE, CLIP_ELEMENTWISE, CLIP_NORM };
 
 struct Arguments {
-  float *parameters, *first, *second, *third, *average;  // [S, P]: the moments in contract.MOMENTS's order
+  float *parameters, *first, *second, *third, *average;  // [S, P]: the optimiser's moments in their order
   const float* gradient;                                 // [S, P]
   const float* costs;                                    // [S, B]
   const float* rates;                                    // [S]
@@ -22,6 +22,7 @@ struct Arguments {
   long long size;                                        // P
   int batch, parts, adam, clip;
   float clip_at, decay_of_average;
+  float numbers[3];                                      // the optimiser's hyper-parameters
 };
 
 __device__ __forceinline__ bool finite(float x) { return fabsf(x) <= 3.402823466e38f; }
@@ -62,23 +63,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_look(const __grid_c
 
 struct Step {
   float scale, limit, rate, unbias_first, unbias_second, decay_of_average;
+  float x, y, z;  // decay, momentum and epsilon; or Adam's betas and epsilon
   bool adam;
 };
 // One parameter: gradient g, weight w, the moments in order, and the moving average. Where a product is added to is
 // written out, because the compiler's choice may differ between two places of this text, and a seed's place among others
 // decides by which of them it goes.
 __device__ __forceinline__ void apply(const Step& s, float g, float& w, float& first, float& second, float& third, float& average) {
-  g = fminf(fmaxf(__fmul_rn(g, s.scale), -s.limit), s.limit);
+  g = __fmul_rn(g, s.scale);
+  if (g == g) g = fminf(fmaxf(g, -s.limit), s.limit);  // they would make a number of a NaN that nobody looked for
   if (s.adam) {
-    first = __fmaf_rn(ADAM_BETA_1, first, __fmul_rn(1.0f - ADAM_BETA_1, g));
-    second = __fmaf_rn(ADAM_BETA_2, second, __fmul_rn(__fmul_rn(1.0f - ADAM_BETA_2, g), g));
-    const float root = __fadd_rn(sqrtf(__fmul_rn(second, s.unbias_second)), ADAM_EPSILON);
+    first = __fmaf_rn(s.x, first, __fmul_rn(1.0f - s.x, g));
+    second = __fmaf_rn(s.y, second, __fmul_rn(__fmul_rn(1.0f - s.y, g), g));
+    const float root = __fadd_rn(sqrtf(__fmul_rn(second, s.unbias_second)), s.z);
     w = __fadd_rn(w, -(__fmul_rn(s.rate, __fmul_rn(first, s.unbias_first)) / root));
   } else {
-    first = __fmaf_rn(GRAVES_DECAY, first, __fmul_rn(__fmul_rn(1.0f - GRAVES_DECAY, g), g));
-    second = __fmaf_rn(GRAVES_DECAY, second, __fmul_rn(1.0f - GRAVES_DECAY, g));
-    const float root = sqrtf(__fadd_rn(fmaxf(__fmaf_rn(-second, second, first), 0.0f), GRAVES_EPSILON));
-    third = __fmaf_rn(GRAVES_MOMENTUM, third, -(__fmul_rn(s.rate, g) / root));
+    first = __fmaf_rn(s.x, first, __fmul_rn(__fmul_rn(1.0f - s.x, g), g));
+    second = __fmaf_rn(s.x, second, __fmul_rn(1.0f - s.x, g));
+    const float root = sqrtf(__fadd_rn(fmaxf(__fmaf_rn(-second, second, first), 0.0f), s.z));
+    third = __fmaf_rn(s.y, third, -(__fmul_rn(s.rate, g) / root));
     w = __fadd_rn(w, third);
   }
   average = __fmaf_rn(s.decay_of_average, average, __fmul_rn(1.0f - s.decay_of_average, w));
@@ -142,10 +145,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) update_apply(const __grid_
   float unbias_first = 1.0f, unbias_second = 1.0f;
   if (a.adam) {
     const long long count = a.counts[seed] + 1;
-    unbias_first = 1.0f / (float)(1.0 - pow((double)ADAM_BETA_1, (double)count));
-    unbias_second = 1.0f / (float)(1.0 - pow((double)ADAM_BETA_2, (double)count));
+    unbias_first = 1.0f / (float)(1.0 - pow((double)a.numbers[0], (double)count));
+    unbias_second = 1.0f / (float)(1.0 - pow((double)a.numbers[1], (double)count));
   }
-  const Step step{scale, limit, a.rates[seed], unbias_first, unbias_second, a.decay_of_average, a.adam != 0};
+  const Step step{scale, limit, a.rates[seed], unbias_first, unbias_second, a.decay_of_average, a.numbers[0], a.numbers[1], a.numbers[2], a.adam != 0};
 #pragma unroll
   for (int i = 0; i < FOURS; i++) {
     const long long at = mine + 4 * THREADS * i;

@@ -1,0 +1,197 @@
+"""From the command line to an experiment: a task by name, a TOML file, or the config.json of a run; then what is
+changed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tapehead.experiment.config import DEFAULT_NAMES, NAMED, PARTS, Experiment, changed, part_class, read_toml
+from tapehead.experiment.folder import read_config
+from tapehead.models import check_model
+from tapehead.paper.recipes import general_experiment, row_experiment
+from tapehead.paper.tables import row_name
+from tapehead.registry import CONTROLLERS, MODELS, TASKS
+from tapehead.suggest import unknown
+from tapehead.typed import canonical, hints, parse
+
+if TYPE_CHECKING:
+    from tapehead import cli
+
+MOST_SEEDS = 10_000
+
+SETTINGS = {
+    "optimiser": "optimiser.name",
+    "schedule": "schedule.name",
+    "final_rate": "schedule.final",
+    "clip": "clipping.kind",
+    "clip_at": "clipping.limit",
+    "slots": "training.slots",
+    "average": "training.average",
+    "curriculum_share": "curriculum.share",
+    "validation_sequences": "validation.sequences",
+    "passing_bits": "validation.below_bits",
+    "attempts": "restarts.attempts",
+    "patience": "restarts.after",
+    "hopeful_bits": "restarts.above_bits",
+}
+"""The names that --settings takes, and the values that they are. New ones are given by their path: --schedule.final
+0."""
+
+
+def seed_range(first: int, count: int) -> tuple[int, ...]:
+    """The seeds of a population."""
+    if count < 1:
+        raise ValueError(f"--seeds is {count}, but at least 1 machine must be trained.")
+    if count > MOST_SEEDS:
+        raise ValueError(f"--seeds is {count}, but at most {MOST_SEEDS:,} machines are trained side by side.")
+    return tuple(range(first, first + count))
+
+
+def from_options(options: "cli.Train") -> Experiment:
+    """The experiment that `tapehead train` is asked for."""
+    path = Path(options.what)
+    if path.suffix == ".toml" or path.name == "config.json" or (path.is_dir() and options.what not in TASKS):
+        return _from_file(read_experiment(path), options)
+    return _from_task(options)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """The experiment of a TOML file, of a run's config.json, or of a run's folder."""
+    if path.suffix == ".toml":
+        return Experiment.from_plain(read_toml(path), str(path))
+    return read_config(path.parent if path.name == "config.json" else path)
+
+
+def _from_file(experiment: Experiment, options: "cli.Train") -> Experiment:
+    for flag in ("model", "controller", "recipe"):
+        if getattr(options, flag) is not None:
+            raise ValueError(
+                f"--{flag} goes with a task's name: {options.what} has all settings, change them one by one."
+            )
+    base = experiment.to_plain()
+    given = _changes(base, options)
+    for whole in ("curriculum.options", "validation.sizes"):
+        part, _, name = whole.partition(".")
+        if whole in given:
+            given[whole] = base[part][name] | given[whole]
+    return experiment.with_values(given)
+
+
+def _from_task(options: "cli.Train") -> Experiment:
+    kind = TASKS.resolve(options.what)
+    texts = _texts(options)
+    if "task.name" in texts:
+        raise ValueError(f"--task.name is {texts['task.name']}, but the task is {options.what}: give that one instead.")
+    task, model = TASKS.name_of(kind), texts.get("model.name", "ntm")
+    model = MODELS.name_of(check_model(MODELS.resolve(model), model))
+    controller = CONTROLLERS.name_of(CONTROLLERS.resolve(texts.get("model.controller", "lstm")))
+    machine = f"ntm-{controller}" if model == "ntm" else model
+    own = {path: text for path, text in texts.items() if path.startswith("task.")}
+    typed = typed_values({"task": {"name": task}}, own)
+    row = row_name(task, machine, {path.partition(".")[2]: value for path, value in typed.items()})
+    if row is not None:
+        recipe = "paper" if options.recipe == "paper" else "tuned"
+        return row_experiment(row, recipe, _changes(row_experiment(row, recipe).to_plain(), options))
+    if options.recipe is not None:
+        raise ValueError(
+            f"--recipe is {options.recipe}, but {machine} on {task} has no row in the paper: leave it out."
+        )
+    return general_experiment(task, model, _changes(general_experiment(task, model).to_plain(), options))
+
+
+def _changes(base: Mapping[str, Any], options: "cli.Train") -> dict[str, Any]:
+    """Everything that the options change, by path, each value checked by the type that it must have."""
+    texts = _texts(options)
+    names = {path: text for path, text in texts.items() if path.endswith(".name")}
+    changes = typed_values(changed(base, names), texts)
+    task = part_class("task", changed(base, names)["task"]["name"])
+    for path, flag, given in (
+        ("curriculum.options", "--curriculum", options.curriculum),
+        ("validation.sizes", "--validation", options.validation),
+    ):
+        if given:
+            limits = getattr(task, "limits", {}) if flag == "--validation" else hints(task)
+            changes[path] = _task_values(flag, {name: hints(task)[name] for name in limits}, given)
+    return _together(changes, _flags(options))
+
+
+def _texts(options: "cli.Train") -> dict[str, str]:
+    """Values as they were typed, by path."""
+    texts: dict[str, str] = dict(options.values)
+    for name, text in options.settings.items():
+        if name not in SETTINGS:
+            raise ValueError(unknown("name in --settings", name, SETTINGS))
+        texts = _together(texts, {SETTINGS[name]: text})
+    for part, given in (("task", options.task_options), ("model", options.model_options)):
+        texts = _together(texts, {f"{part}.{name}": text for name, text in given.items()})
+    names = {"model.name": options.model, "model.controller": options.controller}
+    return _together(texts, {path: text for path, text in names.items() if text is not None})
+
+
+def _together(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Both; an option that was given in two forms is refused."""
+    for path in values.keys() & others.keys():
+        raise ValueError(f"--{path} was given twice, in two forms: give one of them.")
+    return values | others
+
+
+def _flags(options: "cli.Train") -> dict[str, Any]:
+    """The flags that have a name of their own."""
+    if options.early_stop and options.no_early_stop:
+        raise ValueError("--early-stop and --no-early-stop were both given: give one of them.")
+    given: dict[str, Any] = {
+        "training.episodes": options.episodes,
+        "training.batch_size": options.batch_size,
+        "training.early_stop": True if options.early_stop else False if options.no_early_stop else None,
+        "optimiser.learning_rate": options.learning_rate,
+        "place.device": options.device,
+        "place.backend": options.backend,
+    }
+    if options.seed is not None or options.seeds is not None:
+        first, count = (0 if options.seed is None else options.seed), (1 if options.seeds is None else options.seeds)
+        given["seeds"] = seed_range(first, count)
+    return {path: value for path, value in given.items() if value is not None}
+
+
+def typed_values(base: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Values from the command line, by path, as the types that they must have. base: plain values with all names."""
+    values = {}
+    for path, text in texts.items():
+        part, _, name = path.partition(".")
+        if part not in PARTS:
+            raise ValueError(f"--{path}: {unknown('part of an experiment', part, PARTS)}")
+        kind = base.get(part, {}).get("name", DEFAULT_NAMES.get(part, ""))
+        fields = _fields(part, kind)
+        if name not in fields:
+            raise ValueError(f"--{path}: {unknown(f'setting of {part}', name, fields)}")
+        values[path] = canonical(parse(text, fields[name]), fields[name], f"--{path}")
+    return values
+
+
+def _fields(part: str, name: str) -> dict[str, Any]:
+    """The values of a part with their types."""
+    if part == "model":
+        return {"name": str} | check_model(MODELS.resolve(name), name).options()
+    named = {"name": str} if part in NAMED else {}
+    return named | hints(part_class(part, name))
+
+
+def _task_values(flag: str, fields: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    for name in texts:
+        if name not in fields:
+            raise ValueError(unknown(f"name in {flag}", name, fields))
+    return {name: canonical(parse(text, fields[name]), fields[name], f"{flag} {name}") for name, text in texts.items()}
+
+
+def default_folder(experiment: Experiment, work: Path = Path("runs")) -> Path:
+    """The same settings give the same folder, so that the same command resumes."""
+    label = experiment.recipe if experiment.recipe not in ("general", "custom") else experiment.task.name
+    name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in label)
+    return work / f"{name}-{experiment.hash[:8]}"
+
+
+def describe(experiment: Experiment) -> str:
+    """What is trained, in a few words."""
+    if experiment.recipe != "general":
+        return experiment.recipe
+    return f"{experiment.model.name} on {experiment.task.name}, general settings (there is no recipe for it)"

@@ -1,0 +1,1 @@
+"""Figures of runs and records. Importing any module in here imports matplotlib."""

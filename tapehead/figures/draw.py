@@ -1,0 +1,46 @@
+"""Figures of a run: those that its task names, or any others of the registry or from outside."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from tapehead import files
+from tapehead.experiment.folder import load, read_config, read_metrics, read_result
+from tapehead.figures import style
+from tapehead.figures.view import RunView
+from tapehead.registry import FIGURES
+
+
+def view_run(folder: Path, seed: int | None = None) -> RunView:
+    """What the figures of a run are drawn from; of a population, by default, the machine of median cost."""
+    experiment = read_config(folder)
+    if seed is None:
+        result = read_result(folder)
+        known = result is not None and result.generalisation and len(experiment.seeds) > 1
+        seed = result.median_seed() if result is not None and known else experiment.seeds[0]
+    return RunView(experiment.task, load(folder, seed), seed, read_metrics(folder))
+
+
+def draw_run(folder: Path, seed: int | None = None, names: Sequence[str] | None = None) -> list[Path]:
+    """Draw into the run's `figures` folder; the files that were written, an SVG and a PNG of each figure.
+
+    names: of figures in the registry, or module:function; by default those that the task names.
+    """
+    view = view_run(folder, seed)
+    target = folder / "figures"
+    files.expect_folder(target)
+    written = []
+    for name, figure in draw(view, names).items():
+        written += style.save(figure, target, name)
+    return written
+
+
+def draw(view: RunView, names: Sequence[str] | None = None) -> dict[str, Figure]:
+    """Figures by name; without those that have nothing to show."""
+    functions = {name: FIGURES.resolve(name) for name in (view.task.figures if names is None else names)}
+    files_of = [name.rpartition(":")[2] for name in functions]
+    if len(set(files_of)) < len(files_of):
+        raise ValueError(f"the figures {', '.join(functions)} would be written to one file: draw them one by one.")
+    drawn = {name.rpartition(":")[2]: function(view) for name, function in functions.items()}
+    return {name: figure for name, figure in drawn.items() if figure is not None}

@@ -1,0 +1,252 @@
+"""The CPU backend's functions (`FusedBackend`): tensors in, a plan and a table of addresses, tensors out."""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tapehead.kernels import jit
+from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, check_counts, unknown_option
+from tapehead.kernels.ntm_scan.cpu import buffers, entries
+from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
+    COSTS,
+    D_FINAL,
+    D_INPUTS,
+    D_OUTPUTS,
+    D_PARAMETERS,
+    D_STATE,
+    FINAL,
+    GAP,
+    INPUTS,
+    KEPT,
+    LENGTHS,
+    MASK,
+    OUTPUTS,
+    PARAMETERS,
+    SLOTS,
+    STATE,
+    TABLE_SIZE,
+    TARGETS,
+    Plan,
+)
+from tapehead.kernels.ntm_scan.cpu.planning import make_plan
+from tapehead.kernels.ntm_scan.cpu.threads import Job, pool
+from tapehead.kernels.ntm_scan.cpu.tracing import stack, trace_of_row
+
+Array = npt.NDArray[Any]
+
+KNOWN: dict[str, tuple[Any, ...]] = {
+    "controller": ("lstm", "feedforward"),
+    "shift": ("softmax", "scalar"),
+    "order": ("write_then_read", "read_then_write"),
+    "key_activation": ("linear", "tanh"),
+    "add_activation": ("linear", "tanh", "sigmoid"),
+    "output_from": ("hidden_and_reads", "hidden"),
+    "write_gate": (False, True),
+}
+"""The values of every choice of a specification that the kernel computes; it refuses any other."""
+
+
+def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
+    """None if this backend can run such a machine here, otherwise one sentence that says why not."""
+    if device.type != "cpu":
+        return f"the CPU kernel runs on the CPU, but the tensors are on {device}."
+    if dtype not in jit.DTYPES:
+        return f"the CPU kernel computes in float32 and float64, but the parameters are {dtype}."
+    return _unknown_option(spec) or jit.refusal()
+
+
+@functools.cache  # asked before every update
+def _unknown_option(spec: ScanSpec) -> str | None:
+    return unknown_option("CPU", spec, KNOWN)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return _dense(tensor if tensor.dtype == torch.int64 else tensor.to(torch.int64))
+
+
+def _execute(plan: Plan, sizes: Array, table: dict[int, Tensor], clip: float | None, dtype: torch.dtype) -> None:
+    """Runs the kernel on every group of every seed. The tensors of `table` must be contiguous."""
+    run_forward, run_backward = entries.ready.get(dtype) or entries.make_ready(dtype)
+    addresses = np.zeros(TABLE_SIZE, np.int64)
+    for index, tensor in table.items():
+        addresses[index] = tensor.data_ptr()
+    size = 2 * GAP + plan.rows * plan.work + plan.shared + (0 if plan.keep else plan.rows * plan.record)
+    limit = math.inf if clip is None else float(clip)
+
+    def work(item: tuple[int, int], alive: Any = table) -> None:  # the tensors live as long as this function
+        scratch, integers, costs = buffers.scratch(size, dtype)
+        if plan.forward:
+            run_forward(sizes, addresses, limit, scratch, integers, costs, item[0], item[1])
+        if plan.backward:
+            run_backward(sizes, addresses, limit, scratch, integers, costs, item[0], item[1])
+
+    items = [(s, g) for s in range(plan.S) for g in range(plan.groups)]
+    threads = min(torch.get_num_threads(), len(items))
+    if threads <= 1:
+        for item in items:
+            work(item)
+    else:
+        pool(torch.get_num_threads()).run(Job(work, items))
+
+
+def _with_state(table: dict[int, Tensor], first: int, state: ScanState) -> dict[int, Tensor]:
+    for k, part in enumerate(state):
+        table[first + k] = part
+    return table
+
+
+def _forward(
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    mode: str,
+    clear: bool = False,
+) -> tuple[Tensor, ScanState, Tensor, Plan]:
+    seeds, steps, batch = inputs.shape[:3]
+    tape, dtype = state.memory.shape[-2], parameters.dtype
+    plan, sizes = make_plan(spec, seeds, steps, batch, tape, mode)
+    lengths, slots = _whole(lengths), _whole(slots)
+    check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
+    outputs = buffers.empty((seeds, steps, batch, spec.output_size), dtype)
+    final = ScanState(*(buffers.empty(tuple(part.shape), dtype) for part in state))
+    kept = buffers.empty((seeds, batch, plan.record) if plan.keep else (0,), dtype)
+    if clear and not buffers.POISON:
+        kept.zero_()  # some of it is never written
+    table = {PARAMETERS: _dense(parameters), INPUTS: _dense(inputs), LENGTHS: lengths, SLOTS: slots}
+    table.update({OUTPUTS: outputs, KEPT: kept})
+    _with_state(table, STATE, ScanState(*map(_dense, state)))
+    _execute(plan, sizes, _with_state(table, FINAL, final), spec.interface_clip, dtype)
+    return outputs, final, kept, plan
+
+
+def forward(
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    keep: bool,
+    clear: bool = False,
+) -> tuple[Tensor, ScanState, Tensor]:
+    """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`)."""
+    mode = "keep" if keep else "forward"
+    return _forward(spec, parameters, inputs, lengths, slots, state, mode, clear)[:3]
+
+
+def backward(
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    kept: Tensor,
+    d_outputs: Tensor,
+    d_final: ScanState | None,
+    inputs_gradient: bool = True,
+    state_gradient: bool = True,
+) -> tuple[Tensor, Tensor | None, ScanState | None]:
+    """Gradients of parameters, inputs and initial state. May be called again with the same `kept`."""
+    seeds, steps, batch = inputs.shape[:3]
+    dtype = parameters.dtype
+    plan, sizes = make_plan(spec, seeds, steps, batch, state.memory.shape[-2], "backward")
+    d_parameters = buffers.empty((seeds, plan.groups, plan.P), dtype)
+    d_inputs = buffers.empty(tuple(inputs.shape), dtype)  # the kernel writes them always
+    table = {PARAMETERS: _dense(parameters), LENGTHS: _whole(lengths), SLOTS: _whole(slots), KEPT: _dense(kept)}
+    table.update({D_OUTPUTS: _dense(d_outputs), D_PARAMETERS: d_parameters, D_INPUTS: d_inputs})
+    if d_final is None:  # the kernel only reads them, so one piece of zeros will do for all
+        zeros = _zeros(max(part.numel() for part in state), dtype)
+        _with_state(table, D_FINAL, ScanState(*(zeros for _ in state)))
+    else:
+        _with_state(table, D_FINAL, ScanState(*map(_dense, d_final)))
+    d_state = None
+    if state_gradient:
+        d_state = ScanState(*(buffers.empty(tuple(part.shape), dtype) for part in state))
+        _with_state(table, D_STATE, d_state)
+    _execute(plan, sizes, table, spec.interface_clip, dtype)
+    return _add_groups(d_parameters), d_inputs if inputs_gradient else None, d_state
+
+
+@functools.lru_cache(maxsize=4)
+def _zeros(size: int, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(size, dtype=dtype)
+
+
+def _add_groups(d_parameters: Tensor) -> Tensor:
+    """[S, groups, P] -> [S, P], always in the same order.
+
+    In numpy: torch would spread the sum over its own threads, which then spin and keep a core from the kernel's.
+    """
+    groups = d_parameters.shape[1]
+    if groups == 0:
+        return d_parameters.new_zeros(d_parameters.shape[0], d_parameters.shape[2])
+    total = d_parameters[:, 0]
+    for g in range(1, groups):
+        np.add(total.numpy(), d_parameters[:, g].numpy(), out=total.numpy())
+    return total.contiguous()
+
+
+def loss_and_gradient(
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    mask: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+    state_gradient: bool,
+    loss: str,
+    checked: bool = False,
+) -> Learned:
+    """One training step without autograd: costs [S, B], gradients [S, P] of the mean costs and of the initial state."""
+    seeds, steps, batch = inputs.shape[:3]
+    tape, dtype = state.memory.shape[-2], parameters.dtype
+    plan, sizes = make_plan(spec, seeds, steps, batch, tape, "train", loss)
+    lengths, slots = _whole(lengths), _whole(slots)
+    if not checked:
+        check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
+        mask = mask != 0  # nor whether a mask is one: one so small that it rounds to zero would not count there
+    costs = buffers.empty((seeds, batch), dtype)
+    d_parameters = buffers.empty((seeds, plan.groups, plan.P), dtype)
+    table = {PARAMETERS: _dense(parameters), INPUTS: _dense(inputs), LENGTHS: lengths, SLOTS: slots}
+    table.update({TARGETS: _dense(targets.to(dtype)), MASK: _dense(mask.to(dtype))})
+    table.update({COSTS: costs, D_PARAMETERS: d_parameters})
+    _with_state(table, STATE, ScanState(*map(_dense, state)))
+    d_state = None
+    if state_gradient:
+        d_state = ScanState(*map(torch.zeros_like, state))
+        _with_state(table, D_STATE, d_state)
+    _execute(plan, sizes, table, spec.interface_clip, dtype)
+    return Learned(costs, _add_groups(d_parameters), d_state, squares=None)
+
+
+def trace(
+    spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
+) -> tuple[Tensor, ScanState, Trace]:
+    """Outputs, final state and trace, without gradients: the record of a forward pass that keeps every memory."""
+    outputs, final, kept, plan = _forward(spec, parameters, inputs, lengths, slots, state, "trace")
+    columns = []
+    for s in range(plan.S):
+        rows: list[Trace] = []
+        for first in range(0, plan.B, plan.rows):
+            order = sorted(range(first, min(first + plan.rows, plan.B)), key=lambda b: -int(lengths[s, b]))
+            place = {b: first + k for k, b in enumerate(order)}  # the kernel keeps the longest sequence's record first
+            for b in sorted(order):
+                record = kept[s, place[b]]
+                rows.append(trace_of_row(plan, record, int(lengths[s, b]), int(slots[s, b]), final.memory[s, b]))
+        columns.append(stack(rows, 1))
+    return outputs, final, stack(columns, 0)

@@ -1,0 +1,189 @@
+"""`RMSpropGraves` as a `torch.optim.Optimizer`, for models of your own; on the update kernel that runs have, too."""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tapehead import checks
+from tapehead.kernels import dispatch
+from tapehead.kernels.memory import in_one_piece
+from tapehead.kernels.ntm_scan.contract import is_plain
+from tapehead.kernels.update.contract import Update, UpdateRule, UpdateState
+from tapehead.kernels.update.optimisers import Graves
+
+GRAVES = Graves()
+FUSED = {"cpu": (torch.float32, torch.float64), "cuda": (torch.float32,)}
+"""Types of numbers that the fused updates know, by device."""
+ALIGNED = 16
+"""Bytes: what the GPU's update needs its parameters to begin at."""
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a group with `lr` and `clip`, where it has them, as floats."""
+    options = dict(options)
+    if "lr" in options:
+        options["lr"] = checks.real("lr", options["lr"])
+        if options["lr"] < 0:
+            raise ValueError(f"lr is {options['lr']}, but a learning rate cannot be negative.")
+    if options.get("clip") is not None:
+        options["clip"] = checks.real("clip", options["clip"])
+        if options["clip"] <= 0:
+            raise ValueError(f"clip is {options['clip']}, but it must be positive, or None for no clipping.")
+    return options
+
+
+class RMSpropGraves(torch.optim.Optimizer):
+    """RMSProp in the form of Graves (2013), with momentum: the optimiser of the paper (section 4.6).
+
+    `clip` clips every gradient component to +- its value first, as the paper does with 10; None does not clip.
+
+        n = 0.95 n + 0.05 g^2;  m = 0.95 m + 0.05 g;  d = 0.9 d - lr g / sqrt(n - m^2 + 1e-4);  w = w + d
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-4, *, clip: float | None = 10.0) -> None:
+        if not isinstance(params, Iterable) or isinstance(params, Tensor | range):
+            raise TypeError(f"params is of type {type(params).__name__}, but it must be an iterable of tensors.")
+        super().__init__(params, _checked({"lr": lr, "clip": clip}))
+        self._joint: dict[tuple[int, torch.device, torch.dtype], JointState] = {}
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Every group may have its own `lr` and `clip`; the constructor comes here, too."""
+        if "params" not in param_group:
+            raise ValueError(f"params has a group with {list(param_group)} alone, but it needs 'params'.")
+        super().add_param_group(_checked(param_group))
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for index, group in enumerate(self.param_groups):
+            lr, clip = group["lr"], group["clip"]
+            together: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                if isinstance(lr, float) and _is_usual(parameter):
+                    together.setdefault((parameter.device, parameter.dtype), []).append(parameter)
+                else:
+                    self._step_one(parameter, lr, clip)
+            for (device, dtype), parameters in together.items():
+                if not self._joint_state(index, parameters, device, dtype).update(lr, clip):
+                    for parameter in parameters:
+                        self._step_one(parameter, lr, clip)
+        return loss
+
+    def _joint_state(
+        self, group: int, parameters: list[Tensor], device: torch.device, dtype: torch.dtype
+    ) -> "JointState":
+        joint = self._joint.get((group, device, dtype))
+        if joint is None or not joint.is_of(parameters, self.state):
+            joint = JointState(parameters, self.state, dispatch.update_kernel("auto", device, GRAVES))
+            self._joint[group, device, dtype] = joint
+        return joint
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Comes after loading, copying and unpickling, which all make new tensors."""
+        super().__setstate__(state)
+        self._joint = {}
+
+    def _step_one(self, parameter: Tensor, lr: float, clip: float | None) -> None:
+        """The formulas in torch, for one parameter of any kind."""
+        state = self.state[parameter]
+        if not state:
+            for name in GRAVES.moments:
+                state[name] = torch.zeros_like(parameter)
+        g = parameter.grad
+        assert g is not None
+        if clip is not None:
+            g = g.clamp(-clip, clip)
+        w, moments = GRAVES.step(parameter, g, [state[name] for name in GRAVES.moments], lr, torch.zeros(()))
+        parameter.copy_(w)
+        state.update(zip(GRAVES.moments, moments, strict=True))
+
+
+def _is_usual(parameter: Tensor) -> bool:
+    """Whether the fused update takes a parameter and its gradient: dense, of a type and on a device that it knows."""
+    gradient = parameter.grad
+    return (
+        gradient is not None
+        and parameter.dtype in FUSED.get(parameter.device.type, ())
+        and gradient.dtype == parameter.dtype
+        and parameter.is_contiguous()
+        and gradient.layout == torch.strided
+        and is_plain(parameter)
+        and is_plain(gradient)
+    )
+
+
+class JointState:
+    """Moments of several parameters in one tensor each, so that one launch updates all of them.
+
+    The optimiser's state of each parameter holds views of them. Parameters and gradients that are neighbours in memory,
+    as those of an `NTM` are, are taken where they are; others are gathered, and the parameters written back.
+    """
+
+    def __init__(self, parameters: list[Tensor], state: Any, update: Update) -> None:
+        self._parameters, self._update = parameters, update
+        like = parameters[0]
+        self._sizes = [parameter.numel() for parameter in parameters]
+        self._state = UpdateState(UpdateRule(GRAVES), like.new_empty(1, sum(self._sizes)))
+        self._views: list[dict[str, Tensor]] = [{} for _ in parameters]
+        for name, moment in zip(GRAVES.moments, self._state.moments, strict=True):
+            for views, parameter, part in zip(self._views, parameters, moment[0].split(self._sizes), strict=True):
+                views[name] = part.view(parameter.shape)
+        for views, parameter in zip(self._views, parameters, strict=True):
+            for name, old in state[parameter].items():
+                views[name].copy_(old)
+            state[parameter].update(views)
+        self._lr, self._rates = 0.0, like.new_zeros(1)
+        self._costs = like.new_zeros(1, 1)
+        self._squares = like.new_zeros(1, 1)  # "finite": the gradient need not be looked at, see `update`
+
+    def is_of(self, parameters: list[Tensor], state: Any) -> bool:
+        """Whether it still is the state of these parameters: others may have gradients, or the state been replaced."""
+        if len(parameters) != len(self._parameters):
+            return False
+        for parameter, own, views in zip(parameters, self._parameters, self._views, strict=True):
+            current = state[parameter]
+            if parameter is not own or any(current.get(name) is not view for name, view in views.items()):
+                return False
+        return True
+
+    def update(self, lr: float, clip: float | None) -> bool:
+        """One update; False, and nothing done, if a gradient is not finite and the kernel refuses it.
+
+        Runs skip such an update, but an optimiser of torch carries a NaN on into the parameters.
+        """
+        if lr != self._lr:
+            self._lr = lr
+            self._rates.fill_(lr)
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        weights = in_one_piece(self._parameters)
+        if weights is not None and weights.data_ptr() % ALIGNED:
+            weights = None
+        self._state.parameters = _gathered(self._parameters) if weights is None else weights
+        gradient = in_one_piece(gradients)
+        gradient = _gathered(gradients) if gradient is None else gradient
+        rule = _rule(clip)
+        skipped = self._update(rule, self._state, gradient, self._costs, self._rates, self._squares)
+        if skipped.device.type == "cpu" and bool(skipped):
+            return False
+        if weights is None:
+            parts = self._state.parameters[0].split(self._sizes)
+            for parameter, part in zip(self._parameters, parts, strict=True):
+                parameter.copy_(part.view(parameter.shape))
+        return True
+
+
+@functools.lru_cache(maxsize=8)
+def _rule(clip: float | None) -> UpdateRule:
+    return UpdateRule(GRAVES, "none") if clip is None else UpdateRule(GRAVES, "elementwise", clip)
+
+
+def _gathered(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors]).unsqueeze(0)

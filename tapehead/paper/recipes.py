@@ -1,0 +1,199 @@
+"""Settings that train: of every row of the paper's tables two recipes, and general settings for everything else.
+
+`paper`: the optimiser, learning rate, clipping, heads, sizes and memory of the paper; what it leaves open is at our
+defaults. `tuned`: the best settings that we know, found by experiment (docs/recipes.md). The task and its scoring are
+the paper's in both. `general`: for a task or model without a row.
+
+Settings are values of an `Experiment` by "part.name". `experiment_of` puts them together with those that a user
+changes."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from tapehead.experiment.config import BLOCK, DEFAULT_NAMES, WINDOW, Experiment, changed
+from tapehead.models import check_model
+from tapehead.paper.tables import PAPER_TASKS, TABLES, VARIANTS
+from tapehead.registry import MODELS
+from tapehead.suggest import unknown
+
+Recipe = Literal["tuned", "paper"]
+Values = dict[str, Any]
+
+# Rows that are not here train as in the paper. docs/results/ has what came of each on held-out seeds.
+TANH: Values = {"model.key_activation": "tanh", "model.add_activation": "tanh"}
+READ_FIRST: Values = TANH | {"model.order": "read_then_write"}
+BY_CONTENT: Values = {"model.strength_bias": 2.0, "model.read_gate_bias": 1.0}
+ADDRESSES: Values = {"model.initial_memory": "addresses", "model.initial_memory_scale": 1.0}
+"""A controller without a state of its own has to tell one row from another before it has written any."""
+FORGETFUL: Values = {"model.forget_bias": -2.0}
+"""A controller that starts without a memory of its own has to use the tape."""
+LEARNED_READS: Values = {"model.initial_reads": "learned"}
+LEARNED_START: Values = LEARNED_READS | {"model.initial_controller": "learned"}
+"""What the controller knows at the first step, instead of zeros."""
+SMOOTH: Values = {"schedule.name": "cosine", "training.average": 0.998, "training.early_stop": False}
+BY_NORM: Values = {"clipping.kind": "norm", "clipping.limit": 1.0}
+
+COPY = SMOOTH | FORGETFUL
+COPY |= {"optimiser.learning_rate": 3e-4, "training.episodes": 40_000, "training.slots": (21, 48)}
+COPY |= {"curriculum.options": {"blanks": 0.05}}
+
+COPY_FEEDFORWARD = SMOOTH | TANH
+COPY_FEEDFORWARD |= {"optimiser.learning_rate": 2e-4, "training.episodes": 40_000, "training.slots": (21, 128)}
+COPY_FEEDFORWARD |= {"curriculum.options": {"density": (0.0, 1.0)}}
+
+REPEAT = SMOOTH | BY_NORM
+REPEAT |= {"optimiser.learning_rate": 7e-4, "training.episodes": 50_000, "training.slots": (16, 128)}
+
+PULSES = REPEAT | LEARNED_START | {"model.order": "read_then_write"}
+PULSES |= {"optimiser.learning_rate": 1e-3, "training.episodes": 80_000, "training.slots": (32, 128)}
+PULSES |= {"validation.sizes": {"length": 20, "repeats": 20}, "validation.sequences": 800}
+PULSES |= {"validation.below_bits": 0.002, "restarts.attempts": 3}
+
+REPEAT_FEEDFORWARD = REPEAT | READ_FIRST | BY_CONTENT | ADDRESSES | {"model.strength_bias": 5.0}
+REPEAT_FEEDFORWARD |= {"optimiser.learning_rate": 5e-4, "training.episodes": 240_000, "training.slots": (40, 128)}
+
+RECALL = SMOOTH | READ_FIRST | BY_CONTENT
+RECALL |= {"optimiser.learning_rate": 2e-4, "training.episodes": 80_000, "training.slots": (28, 96)}
+
+RECALL_FEEDFORWARD = SMOOTH | BY_NORM | READ_FIRST | BY_CONTENT | LEARNED_READS
+RECALL_FEEDFORWARD |= {"optimiser.learning_rate": 3e-4, "training.episodes": 80_000, "training.slots": (28, 128)}
+RECALL_FEEDFORWARD |= {"curriculum.options": {"density": (0.1, 0.9)}}
+RECALL_FEEDFORWARD |= {"validation.sizes": {"items": 12}, "validation.sequences": 1000, "validation.below_bits": 0.01}
+RECALL_FEEDFORWARD |= {"restarts.attempts": 12, "restarts.after": 10_000, "restarts.above_bits": 1.0}
+
+NGRAMS = SMOOTH | BY_NORM | READ_FIRST | BY_CONTENT
+NGRAMS |= {"optimiser.learning_rate": 5e-4, "training.episodes": 135_000, "training.batch_size": 3}
+
+NGRAMS_FEEDFORWARD = NGRAMS | ADDRESSES
+NGRAMS_FEEDFORWARD |= {"clipping.limit": 0.3, "training.episodes": 160_000, "training.batch_size": 4}
+NGRAMS_FEEDFORWARD |= {"model.add_activation": "linear", "model.strength_bias": 3.0}
+NGRAMS_FEEDFORWARD |= {"model.read_gate_bias": 3.0, "model.write_gate_bias": 3.0}
+
+SORT = SMOOTH | TANH | LEARNED_START | {"schedule.final": 0.0, "clipping.kind": "norm", "clipping.limit": 100.0}
+SORT |= {"optimiser.learning_rate": 5e-4, "training.episodes": 600_000, "training.batch_size": 6}
+SORT |= {"curriculum.options": {"items": (2, 20)}, "curriculum.share": 0.2}
+SORT |= {"restarts.attempts": 2, "restarts.after": 240_000, "restarts.above_bits": 20.0}
+
+TUNED: dict[str, Values] = {
+    "copy-ntm-lstm": COPY,
+    "copy-ntm-feedforward": COPY_FEEDFORWARD,
+    "repeat-copy-ntm-lstm": REPEAT | FORGETFUL,
+    "repeat-copy-ntm-feedforward": REPEAT_FEEDFORWARD,
+    "repeat-copy-pulses-ntm-lstm": PULSES,
+    "repeat-copy-pulses-ntm-feedforward": REPEAT_FEEDFORWARD,
+    "associative-recall-ntm-lstm": RECALL,
+    "associative-recall-ntm-feedforward": RECALL_FEEDFORWARD,
+    "ngrams-ntm-lstm": NGRAMS,
+    "ngrams-ntm-feedforward": NGRAMS_FEEDFORWARD,
+    "priority-sort-ntm-lstm": SORT,
+}
+
+# What helped in most of the recipes above, and hurt in none, for tasks and models that have none of their own.
+GENERAL: Values = SMOOTH | {"training.episodes": 100_000, "optimiser.learning_rate": 3e-4}
+GENERAL_NTM: Values = GENERAL | READ_FIRST
+GENERAL_OTHERS: Values = GENERAL | BY_NORM | {"optimiser.name": "adam", "optimiser.learning_rate": 1e-3}
+GENERAL_OTHERS |= {"training.batch_size": 16, "training.episodes": 400_000}
+
+# An option of a curriculum that makes no sense without the task's own value of another option.
+GOES_WITH = {"items": "outputs"}
+
+
+def rows() -> list[str]:
+    """Everything that has a recipe of its own."""
+    return [*TABLES, *VARIANTS]
+
+
+def row_experiment(name: str, recipe: str = "tuned", changes: Mapping[str, Any] | None = None) -> Experiment:
+    """The experiment of a row of the tables or of a variant, with some of its values changed."""
+    if name not in rows():
+        raise ValueError(unknown("row", name, rows()))
+    if recipe not in get_args(Recipe):
+        raise ValueError(unknown("recipe", recipe, get_args(Recipe)))
+    variant = VARIANTS.get(name)
+    row = variant.row if variant else TABLES[name]
+    task = variant.task if variant else {}
+    values: Values = {"recipe": f"{name}/{recipe}", "task.name": row.task}
+    values |= {f"model.{option}": value for option, value in row.model.items()}
+    values |= {"optimiser.learning_rate": row.learning_rate, "training.episodes": 1_000_000}
+    if recipe == "paper":
+        values |= {f"task.{option}": value for option, value in (PAPER_TASKS[row.task] | task).items()}
+    else:
+        values |= {f"task.{option}": value for option, value in task.items()} | TUNED.get(name, {})
+    return _with_changes(values, dict(changes or {}))
+
+
+def general_experiment(task: str, model: str, changes: Mapping[str, Any] | None = None) -> Experiment:
+    """A task and a model that have no row, with general settings: a start, not the best that is possible."""
+    model = MODELS.name_of(check_model(MODELS.resolve(model), model))
+    values: Values = {"recipe": "general", "task.name": task, "model.name": model}
+    general = GENERAL_NTM if model == "ntm" else GENERAL_OTHERS
+    whole = general | dict(changes or {})
+    updates = whole["training.episodes"] / whole.get("training.batch_size", 1)
+    if updates < 10 / (1 - general["training.average"]):  # the average would still be that of the initial weights
+        values["training.average"] = 0.0
+    return _with_changes(general | values, dict(changes or {}))
+
+
+def _with_changes(values: Values, changes: Values) -> Experiment:
+    """Settings of a recipe with a user's changes; of its curriculum, validation and restarts what still makes sense."""
+    values = {path: value for path, value in values.items() if not _replaced(path, values, changes)}
+    # a machine that stops when it is solved, or before a window is full, is not validated
+    if changes.get("training.early_stop") or changes.get("training.episodes", WINDOW) < WINDOW:
+        values.pop("validation.sizes", None)
+    own = {path.partition(".")[2] for path in changes if path.startswith("task.")}
+    curriculum = {
+        name: value
+        for name, value in values.get("curriculum.options", {}).items()
+        if name not in own and GOES_WITH.get(name) not in own
+    }
+    curriculum |= changes.pop("curriculum.options", {})
+    values["curriculum.options"] = curriculum
+    whole = _with_restarts(values, changes)
+    tape = whole.get("model.memory_slots")
+    if "training.slots" not in changes and whole.get("training.slots") and isinstance(tape, int) and tape > 0:
+        low, high = whole["training.slots"]  # a recipe's slots, on the tape asked for
+        whole["training.slots"] = (min(low, tape), min(high, tape))
+    return Experiment.from_plain(changed({}, whole))
+
+
+def _replaced(path: str, values: Values, changes: Values) -> bool:
+    """Whether a value belongs to a part that is given another name: another optimiser has other hyper-parameters."""
+    part = path.partition(".")[0]
+    name = f"{part}.name"
+    other = name in changes and changes[name] != values.get(name, DEFAULT_NAMES.get(part))
+    return other and path not in (name, "optimiser.learning_rate")
+
+
+def _with_restarts(values: Values, changes: Values) -> Values:
+    """An attempt that is too short for the recipe's `restarts.after` is the only one."""
+    whole = values | changes
+    if "restarts.after" in values and "restarts.after" not in changes:
+        whole["restarts.after"] = _restart_after(values, whole)
+        if not whole["restarts.after"]:
+            whole = _without(whole, changes, "restarts.attempts")
+    if not whole.get("validation.sizes"):
+        whole = _without(whole, changes, "validation.sequences", "validation.below_bits")
+    if not whole.get("restarts.after"):
+        only = [] if whole.get("validation.sizes") else ["restarts.attempts"]
+        whole = _without(whole, changes, "restarts.above_bits", *only)
+    return whole
+
+
+def _restart_after(values: Values, whole: Values) -> int:
+    """A recipe's `restarts.after` in a run with changes, or 0 if it does not fit there."""
+    longer = 1.0
+    if whole.get("curriculum.share", 1) < 1:  # a curriculum that ends goes on longer in a longer run
+        longer = max(1.0, whole["training.episodes"] / values["training.episodes"])
+    after = round(values["restarts.after"] * longer)
+    rest = {path: value for path, value in whole.items() if not path.startswith("restarts.")}
+    once = Experiment.from_plain(changed({}, rest | {"curriculum.options": whole["curriculum.options"]}))
+    block = BLOCK * once.training.batch_size
+    training = dataclasses.replace(once.training, episodes=-(-once.training.episodes // block) * block)
+    fitting = dataclasses.replace(once, training=training).restart_range
+    return after if whole.get("restarts.attempts", 1) > 1 and after in fitting else 0
+
+
+def _without(whole: Values, changes: Values, *names: str) -> Values:
+    """Settings without some of the recipe's, unless they were asked for."""
+    return {name: value for name, value in whole.items() if name in changes or name not in names}

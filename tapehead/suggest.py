@@ -1,0 +1,12 @@
+"""The nearest valid name to a misspelt one."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def unknown(kind: str, word: str, valid: Iterable[str]) -> str:
+    """One sentence that names what was given, the nearest valid word and all valid words."""
+    options = sorted(valid)
+    near = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
+    guess = f" Did you mean {near[0]!r}?" if near else ""
+    return f"unknown {kind} {word!r}.{guess} Valid: {', '.join(options)}."

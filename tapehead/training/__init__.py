@@ -1,1 +1,0 @@
-"""Training runs: configuration, optimisers, the loop, checkpoints, run folders."""

@@ -1,0 +1,108 @@
+"""The threads of the CPU scan: whatever is raised, nobody leaves while another thread still writes."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from tapehead.kernels.ntm_scan.cpu.threads import Job, Pool
+
+ITEMS = [(0, k) for k in range(40)]
+
+
+@pytest.fixture
+def pool():
+    pool = Pool(2)
+    yield pool
+    pool.close()
+
+
+def test_every_item_is_done_once(pool):
+    for count in (0, 1, 2, 40):
+        done = []
+        pool.run(Job(done.append, ITEMS[:count]))
+        assert sorted(done) == ITEMS[:count]
+
+
+class Stage(Job):
+    """Two threads: the helper stays inside one item until `leave` is set, the caller is interrupted in another."""
+
+    def __init__(self, then):
+        super().__init__(self.act, ITEMS)
+        self.main, self.begun, self.helper_left = threading.get_ident(), [], False
+        self.helper_inside, self.leave = threading.Event(), threading.Event()
+        self.then = then  # what another thread does once the rest of the items has been dropped
+
+    def act(self, item):
+        self.begun.append(item)
+        if threading.get_ident() == self.main:
+            assert self.helper_inside.wait(60)
+            raise KeyboardInterrupt
+        self.helper_inside.set()
+        assert self.leave.wait(60)
+        self.helper_left = True
+
+    def drop(self):
+        super().drop()
+        if self.then is not None:
+            threading.Thread(target=self.then, args=(self,)).start()
+            self.then = None
+
+
+def leave_later(stage):
+    stage.leave.wait(0.2)
+    stage.leave.set()
+
+
+def interrupt_twice_more(stage):
+    for _ in range(2):
+        stage.leave.wait(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+    leave_later(stage)
+
+
+@pytest.mark.parametrize("then", [leave_later, interrupt_twice_more])
+def test_an_interrupted_caller_waits_for_the_helper(pool, then):
+    """Also when Ctrl-C comes again while it waits. What nobody has begun is dropped."""
+    stage = Stage(then)
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(stage)
+    assert stage.helper_left
+    assert len(stage.begun) == 2
+    done = []
+    pool.run(Job(done.append, ITEMS))  # and the pool can be used again
+    assert sorted(done) == ITEMS
+
+
+def test_a_helpers_error_is_raised_and_drops_the_rest(pool):
+    main, helper_failed, begun = threading.get_ident(), threading.Event(), []
+
+    def work(item):
+        begun.append(item)
+        if threading.get_ident() == main:
+            assert helper_failed.wait(60)
+        else:
+            helper_failed.set()
+            raise ArithmeticError("in a helper")
+
+    with pytest.raises(ArithmeticError, match="in a helper"):
+        pool.run(Job(work, ITEMS))
+    assert len(begun) < len(ITEMS)
+
+
+def test_the_work_is_let_go_of(pool):
+    """A job that a helper comes to late must not keep tensors alive."""
+    import gc
+    import weakref
+
+    class Tensors:
+        pass
+
+    tensors = Tensors()
+    gone = weakref.ref(tensors)
+    job = Job(lambda item, alive=tensors: None, ITEMS)
+    pool.run(job)
+    del tensors
+    gc.collect()
+    assert gone() is None
