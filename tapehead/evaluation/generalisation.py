@@ -3,8 +3,10 @@
 Legend: S seeds, P parameters, B rows of one call.
 """
 
+import contextlib
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -56,8 +58,6 @@ def score(
     source: the name of the stream that they are drawn from. What was chosen by one is
     confirmed on another.
     """
-    training = model.training
-    model.eval()
     bits: list[Tensor] = []
     wrong: list[Tensor] = []
     answers, done = 0, 0
@@ -67,12 +67,12 @@ def score(
         rows = max(1, min(sequences - done, CALL_STEPS // probe.inputs.shape[0]))
         batch = task.sample(draws, batch_size=rows, **sizes)
         # each a copy: a product of matrices may round apart at another alignment
-        costs, errors, asked = zip(*(_costs(model, one.clone(), task, batch) for one in flat.split(1)), strict=True)
+        with _evaluating(model):
+            costs, errors, asked = zip(*(_costs(model, one.clone(), task, batch) for one in flat.split(1)), strict=True)
         bits.append(torch.cat(costs))
         wrong.append(torch.cat(errors))
         answers += asked[0]
         done += rows
-    model.train(training)
     all_bits, all_wrong = torch.cat(bits, dim=-1), torch.cat(wrong, dim=-1).double()
     return Score(
         label=task.label(sizes),
@@ -83,6 +83,18 @@ def score(
         accuracy=tuple((1 - all_wrong.sum(dim=-1) / max(1, answers)).tolist()),
         perfect=tuple((all_wrong == 0).double().mean(dim=-1).tolist()),
     )
+
+
+@contextlib.contextmanager
+def _evaluating(model: SequenceModel) -> Iterator[None]:
+    """While inside, all modules of a model are in eval mode; afterwards each is in its own again, whatever happens."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
 
 
 def _costs(model: SequenceModel, flat: Tensor, task: Task, batch: Batch) -> tuple[Tensor, Tensor, int]:
