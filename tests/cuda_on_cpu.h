@@ -15,16 +15,20 @@ using std::min;
 #define __noinline__
 #define __shared__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __grid_constant__
 struct alignas(16) float4 { float x, y, z, w; };
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 struct Index { int x, y, z; };
 static Index threadIdx, blockIdx, blockDim, gridDim;
-float4 shared_memory[16384];
+constexpr int SHARED_VECTORS = 16384;  // of a block
+float4* memory_of_block();
+#define shared_memory memory_of_block()
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __logf(float x) { return std::log(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 template <class T> T __ldg(const T* p) { return *p; }
+template <class T> T __ldcg(const T* p) { return *p; }
 template <class T> T __ldcs(const T* p) { return *p; }
 template <class T> void __stcs(T* p, T value) { *p = value; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
@@ -39,15 +43,16 @@ static std::vector<std::vector<char>> stacks;
 static std::vector<bool> done;
 static ucontext_t scheduler;
 static int current;
-static Barrier block;
-static std::vector<Barrier> warps;
+static Barrier cluster;
+static std::vector<Barrier> blocks, warps;
+static std::vector<float4> memories;  // shared memory of all blocks of a cluster
 static std::vector<float> exchanged;
 static void (*body)(const void*);
 static const void* argument;
 struct Copy { float* to; const float* from; bool used; };
 static std::vector<std::vector<Copy>> copies;  // of each thread, asked for and not waited for
 constexpr unsigned UNTOUCHED = 0x7fc00000;     // a NaN
-constexpr int SHARED_WORDS = sizeof(shared_memory) / 4;
+constexpr int SHARED_WORDS = SHARED_VECTORS * 4;
 
 inline void wait(Barrier& barrier) {
   const int generation = barrier.generation;
@@ -56,34 +61,40 @@ inline void wait(Barrier& barrier) {
 }
 static void start() { body(argument); done[current] = true; swapcontext(&contexts[current], &scheduler); }
 
-// Whether the block kept to its shared memory and waited for all its copies.
-static bool run_block(int threads, int shared_bytes) {
-  unsigned* words = (unsigned*)shared_memory;
-  std::fill(words, words + SHARED_WORDS, UNTOUCHED);
-  copies.assign(threads, {});
-  contexts.resize(threads); stacks.resize(threads); done.assign(threads, false); exchanged.resize(threads);
-  block = Barrier{threads}; warps.assign(threads / 32, Barrier{32});
-  for (int i = 0; i < threads; i++) {
+// Whether the blocks of a cluster kept to their shared memory and waited for all their copies.
+static bool run_cluster(int first, int size, int threads, int shared_bytes) {
+  const int all = size * threads;
+  memories.resize(size * SHARED_VECTORS);
+  unsigned* words = (unsigned*)memories.data();
+  std::fill(words, words + size * SHARED_WORDS, UNTOUCHED);
+  copies.assign(all, {});
+  contexts.resize(all); stacks.resize(all); done.assign(all, false); exchanged.resize(all);
+  cluster = Barrier{all}; blocks.assign(size, Barrier{threads}); warps.assign(all / 32, Barrier{32});
+  for (int i = 0; i < all; i++) {
     stacks[i].resize(1 << 16);
     getcontext(&contexts[i]);
     contexts[i].uc_stack.ss_sp = stacks[i].data(); contexts[i].uc_stack.ss_size = stacks[i].size(); contexts[i].uc_link = nullptr;
     makecontext(&contexts[i], start, 0);
   }
-  for (int left = threads; left > 0;) {
+  for (int left = all; left > 0;) {
     left = 0;
-    for (int i = 0; i < threads; i++) {
+    for (int i = 0; i < all; i++) {
       if (done[i]) continue;
-      left++; current = i; threadIdx = {i, 0, 0};
+      left++; current = i; threadIdx = {i % threads, 0, 0}; blockIdx.x = first + i / threads;
       swapcontext(&scheduler, &contexts[i]);
     }
   }
-  const bool waited = std::all_of(copies.begin(), copies.end(), [](const std::vector<Copy>& left) { return left.empty(); });
-  return waited && std::all_of(words + shared_bytes / 4, words + SHARED_WORDS, [](unsigned word) { return word == UNTOUCHED; });
+  bool good = std::all_of(copies.begin(), copies.end(), [](const std::vector<Copy>& left) { return left.empty(); });
+  for (int n = 0; n < size; n++) {
+    const unsigned* mine = words + n * SHARED_WORDS;
+    good = good && std::all_of(mine + shared_bytes / 4, mine + SHARED_WORDS, [](unsigned word) { return word == UNTOUCHED; });
+  }
+  return good;
 }
-static int launch(void (*kernel)(const void*), const void* given, int x, int y, int z, int threads, int shared_bytes) {
+static int launch(void (*kernel)(const void*), const void* given, int x, int y, int z, int size, int threads, int shared_bytes) {
   body = kernel; argument = given; gridDim = {x, y, z}; blockDim = {threads, 1, 1};
-  int bad = 0;
-  for (int k = 0; k < z; k++) for (int j = 0; j < y; j++) for (int i = 0; i < x; i++) { blockIdx = {i, j, k}; bad += !run_block(threads, shared_bytes); }
+  int bad = x % size;
+  for (int k = 0; k < z; k++) for (int j = 0; j < y; j++) for (int i = 0; i < x; i += size) { blockIdx = {i, j, k}; bad += !run_cluster(i, size, threads, shared_bytes); }
   return bad;
 }
 }  // namespace fibres
@@ -93,7 +104,10 @@ inline void emulated_wait() {
   for (const fibres::Copy& copy : fibres::copies[fibres::current]) *copy.to = copy.used ? *copy.from : 0.0f;
   fibres::copies[fibres::current].clear();
 }
-inline void __syncthreads() { fibres::wait(fibres::block); }
+inline float4* memory_of_block() { return fibres::memories.data() + fibres::current / blockDim.x * SHARED_VECTORS; }
+inline void emulated_cluster_wait() { fibres::wait(fibres::cluster); }
+inline fibres::Barrier& barrier_of_block() { return fibres::blocks[fibres::current / blockDim.x]; }
+inline void __syncthreads() { fibres::wait(barrier_of_block()); }
 inline float __shfl_xor_sync(unsigned, float x, int bit) {
   const int me = fibres::current;
   fibres::exchanged[me] = x;
@@ -111,11 +125,12 @@ inline float __shfl_sync(unsigned, float x, int lane) {
   return y;
 }
 inline bool __syncthreads_and(bool x) {
+  const int first = fibres::current / blockDim.x * blockDim.x;
   fibres::exchanged[fibres::current] = x;
-  fibres::wait(fibres::block);
+  fibres::wait(barrier_of_block());
   bool all = true;
-  for (float each : fibres::exchanged) all = all && each != 0.0f;
-  fibres::wait(fibres::block);
+  for (int i = 0; i < blockDim.x; i++) all = all && fibres::exchanged[first + i] != 0.0f;
+  fibres::wait(barrier_of_block());
   return all;
 }
 inline void __syncwarp() { fibres::wait(fibres::warps[fibres::current / 32]); }
@@ -124,7 +139,7 @@ inline bool __any_sync(unsigned, bool x) {
   for (int bit = 1; bit < 32; bit *= 2) any = max(any, __shfl_xor_sync(0, any, bit));
   return any != 0.0f;
 }
-#define EMULATED(kernel) \
+#define EMULATED(kernel, cluster) \
   extern "C" int run_##kernel(const Arguments* a, int x, int y, int z, int threads, int shared_bytes) { \
-    return fibres::launch([](const void* given) { kernel(*(const Arguments*)given); }, a, x, y, z, threads, shared_bytes); \
+    return fibres::launch([](const void* given) { kernel(*(const Arguments*)given); }, a, x, y, z, cluster, threads, shared_bytes); \
   }

@@ -1,16 +1,18 @@
-"""Runs scan.cu and update.cu on the CPU through cuda_on_cpu.h: the same source and Python as on a GPU, by threads."""
+"""Runs the CUDA sources on the CPU through cuda_on_cpu.h: the same source and Python as on a GPU, by threads."""
 
 import ctypes
 import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tapehead.kernels.lstm_scan import gpu as lstm_gpu
+from tapehead.kernels.lstm_scan.contract import LSTMSpec
 from tapehead.kernels.ntm_scan import gpu
 from tapehead.kernels.update import gpu as update_gpu
 
@@ -20,15 +22,23 @@ SCAN = (
     "ntm_gradient", "ntm_add_chunks", "ntm_input_gradient",
 )  # fmt: skip
 UPDATE = ("update_look", "update_apply")
+LSTM = (
+    "lstm_order", "lstm_pack", "lstm_begin", "lstm_inputs", "lstm_below", "lstm_gradient", "lstm_forward",
+    "lstm_backward", "lstm_outputs", "lstm_outputs_back", "lstm_sums", "lstm_ends",
+)  # fmt: skip
+LSTM_CLUSTERS = ("lstm_layer", "lstm_layer_back")
+DECLARATION = "extern __shared__ float4 shared_memory[];"
 _folder = tempfile.TemporaryDirectory(prefix="cuda-on-cpu-")
 
 
 class EmulatedKernels:
     """Stands in for `nvrtc.Kernels`."""
 
-    def __init__(self, source: str, kernels: Sequence[str]) -> None:
+    def __init__(self, source: str, kernels: Sequence[str], clusters: Mapping[str, int] | None = None) -> None:
         header = Path(__file__).with_name("cuda_on_cpu.h").read_text()
-        text = header + source + "\n".join(f"EMULATED({kernel})" for kernel in kernels)
+        source = source.replace(DECLARATION, "")
+        sizes = dict.fromkeys(kernels, 1) | dict(clusters or {})
+        text = header + source + "\n".join(f"EMULATED({kernel}, {size})" for kernel, size in sizes.items())
         stem = Path(_folder.name) / hashlib.sha256(text.encode()).hexdigest()[:16]
         if not stem.with_suffix(".so").exists():
             stem.with_suffix(".cpp").write_text(text)
@@ -52,3 +62,10 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_blocks_at_once", lambda device: 3)
     monkeypatch.setattr(update_gpu, "_kernels", lambda device: EmulatedKernels(update_gpu.source(), UPDATE))
     gpu._plan.cache_clear()
+    monkeypatch.setattr(lstm_gpu, "_kernels", emulated_lstm)
+    monkeypatch.setattr(lstm_gpu, "_cluster", lambda spec, device: 0)
+
+
+def emulated_lstm(spec: LSTMSpec, rows: int, cluster: int, device: Any) -> EmulatedKernels:
+    clusters = dict.fromkeys(LSTM_CLUSTERS, cluster) if cluster else {}
+    return EmulatedKernels(lstm_gpu.source(spec, rows, cluster), LSTM, clusters)

@@ -115,7 +115,10 @@ class _Graph:
         self._constants = population.model.constants()  # the model may drop them when it is used for something else
         streams = [torch.cuda.Stream(self._device) for _ in groups]
         done: list[Costs] = []
-        with torch.cuda.device(self._device), torch.cuda.graph(self._graph, stream=streams[0]):
+        with (
+            torch.cuda.device(self._device),
+            torch.cuda.graph(self._graph, stream=streams[0], capture_error_mode="thread_local"),
+        ):
             for stream in streams[1:]:
                 stream.wait_stream(streams[0])
             for group, stream in zip(groups, streams, strict=True):

@@ -89,13 +89,15 @@ class Trainer:
     @property
     def kernel(self) -> str:
         """Identity of the compiled code that this run's bits come from."""
-        dtype = next(self.model.parameters()).dtype
-        return dispatch.kernel_identity(self.backend, dtype, self.device, self.experiment.optimiser)
+        dtype, optimiser = next(self.model.parameters()).dtype, self.experiment.optimiser
+        update = dispatch.update_identity(self.backend, dtype, self.device, optimiser)
+        return f"scan {self.model.kernel_identity()}, update {update}"
 
     def prepare(self) -> None:
         """Compile or load the kernels, if they are not there yet."""
+        self.model.prepare_kernels()
         dtype = next(self.model.parameters()).dtype
-        dispatch.prepare(self.backend, dtype, self.device, self.experiment.optimiser)
+        dispatch.prepare_update(self.backend, dtype, self.device, self.experiment.optimiser)
 
     def block(self, updates: int = BLOCK) -> None:
         """Train the active seeds for one block, then record what happened."""

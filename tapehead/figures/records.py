@@ -1,4 +1,4 @@
-"""All records in one figure: a strip for each criterion, in it a dot for every machine."""
+"""All records in one figure: a strip for each criterion, in it a dot for every machine; and their learning curves."""
 
 from typing import Any
 
@@ -57,11 +57,8 @@ def _strip(axes: Axes, y: int, record: dict[str, Any], c: int) -> None:
 
 def _name(record: dict[str, Any]) -> str:
     """ "Copy: NTM, LSTM"; with its training, if that is not the recipe `tuned`."""
-    name = style.task_title(record["row"])
-    for machine, words in MACHINES.items():  # longest first
-        if record["row"].endswith(f"-{machine}"):
-            name = f"{style.task_title(record['row'].removesuffix(f'-{machine}'))}: {words}"
-            break
+    task, machine = _task_and_machine(record["row"])
+    name = style.task_title(task) + (f": {MACHINES[machine]}" if machine else "")
     episodes = record["experiment"]["training"]["episodes"]
     return name if record["recipe"] == "tuned" else f"{name} ({record['recipe']}, {episodes:,})"
 
@@ -69,3 +66,60 @@ def _name(record: dict[str, Any]) -> str:
 def _places(criterion: dict[str, Any]) -> str:
     points = criterion["points"]
     return str(points[0]) if len(points) == 1 else f"{len(points)} sizes"
+
+
+PANEL, GAP = 2.1, 0.85  # inches
+COLUMNS = 2
+LINES = {"ntm-lstm": style.BLUE, "ntm-feedforward": style.GREEN, "lstm": style.VERMILION}
+BEST = 1e-4  # bits; what is lower is drawn at the edge
+
+
+@style.look()
+def draw_learning(records: list[dict[str, Any]]) -> Figure:
+    """Training cost over training sequences, a panel for each task: median and quartiles of all machines of a row."""
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        if all(machine.get("curve") for machine in record["machines"]):
+            panels.setdefault(_task_and_machine(record["row"])[0], []).append(record)
+    rows = max(1, -(-len(panels) // COLUMNS))
+    figure = Figure(figsize=(style.WIDTH, 0.8 + rows * (PANEL + GAP)))
+    page.text(figure, 0.15, 0.3, "Learning, at equal numbers of training sequences", fontsize=12)
+    words = "Lines are medians of all machines, bands their quartiles; a line ends where training ended."
+    page.text(figure, 0.15, 0.53, words if panels else "No record has learning curves yet.", color=style.FAINT)
+    width = (style.WIDTH - 0.3) / COLUMNS - 0.75
+    for place, (task, some) in enumerate(panels.items()):
+        left, top = 0.7 + place % COLUMNS * (width + 0.75), 0.95 + place // COLUMNS * (PANEL + GAP)
+        axes = page.axes(figure, left, top, width, PANEL)
+        for record in some:
+            _learned(axes, record)
+        axes.set(xscale="log", yscale="log", title=style.task_title(task), xlabel="Training sequences of a machine")
+        axes.set_ylabel("Bits per sequence" + (" over the best possible" if task == "ngrams" else ""))
+        axes.legend(fontsize=8)
+    return figure
+
+
+def _learned(axes: Axes, record: dict[str, Any]) -> None:
+    _, machine = _task_and_machine(record["row"])
+    curves = [np.array(one["curve"]) for one in record["machines"]]
+    longest = max(curves, key=len)[:, 0]
+    # a machine that was retired before the others is drawn at its last cost
+    costs = np.array([np.interp(longest, curve[:, 0], np.maximum(curve[:, 1], BEST)) for curve in curves])
+    low, median, high = np.quantile(costs, (0.25, 0.5, 0.75), axis=0)
+    colour = LINES.get(machine, style.INK)
+    label = f"{MACHINES.get(machine, record['row'])}, {record['recipe']}, {len(curves)} seeds"
+    axes.plot(
+        longest,
+        median,
+        color=colour,
+        linewidth=1.3,
+        linestyle="-" if record["recipe"] == "tuned" else "--",
+        label=label,
+    )
+    axes.fill_between(longest, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _task_and_machine(row: str) -> tuple[str, str]:
+    for machine in MACHINES:  # longest first
+        if row.endswith(f"-{machine}"):
+            return row.removesuffix(f"-{machine}"), machine
+    return row, ""

@@ -1,16 +1,17 @@
-"""The only switch: which backend runs a scan.
+"""The only switch: which backend runs a scan, of an NTM or of an LSTM, and an update.
 
 A named backend that cannot run is refused with the reason, never replaced. `auto` takes the fused backend of the
 device if there is one that can, otherwise the reference; `choose` says which, and a run's folder records it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
 from tapehead import checks
+from tapehead.kernels.lstm_scan.contract import LSTMBackend, LSTMSpec
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import (
     FusedBackend,
@@ -45,9 +46,29 @@ def fused(name: str) -> FusedBackend:
     return cast(FusedBackend, gpu)
 
 
+def fused_lstm(name: str) -> LSTMBackend:
+    """The module of a fused backend of the LSTM."""
+    if name == "cpu":
+        from tapehead.kernels.lstm_scan import cpu
+
+        return cast(LSTMBackend, cpu)
+    from tapehead.kernels.lstm_scan import gpu
+
+    return cast(LSTMBackend, gpu)
+
+
 def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int) -> tuple[str, str]:
     """The backend that a scan on a tape of so many slots will run on: "reference", "cpu" or "gpu"; and why "auto" took
     the reference, if it did."""
+    return _choose(backend, device, lambda name: fused(name).refusal(spec, dtype, device, slots))
+
+
+def choose_lstm(backend: str, spec: LSTMSpec, dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
+    """The same for a population of LSTMs, whose reference is `PaperLSTM` in torch."""
+    return _choose(backend, device, lambda name: fused_lstm(name).refusal(spec, dtype, device))
+
+
+def _choose(backend: str, device: torch.device, refusal: Callable[[str], str | None]) -> tuple[str, str]:
     if backend not in BACKENDS:
         raise ValueError(f"backend is {checks.shown(backend)}, but it must be one of {', '.join(BACKENDS)}.")
     if backend == "reference":
@@ -56,9 +77,9 @@ def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.devic
         candidate = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
         if candidate is None:
             return "reference", f"there is no fused backend for {device.type}."
-        reason = fused(candidate).refusal(spec, dtype, device, slots)
+        reason = refusal(candidate)
         return (candidate, "") if reason is None else ("reference", reason)
-    reason = fused(backend).refusal(spec, dtype, device, slots)
+    reason = refusal(backend)
     if reason is not None:
         raise ValueError(f"backend {backend!r} cannot run this machine: {reason}")
     return backend, ""
@@ -210,26 +231,37 @@ def update_kernel(backend: str, device: torch.device, optimiser: Optimiser) -> U
     return update
 
 
-def kernel_identity(
+def scan_identity(backend: str, dtype: torch.dtype, device: torch.device) -> str:
+    """What names the code of a scan on a backend that `choose` returned: where two differ, bits may. Compiles nothing.
+
+    A hash of source and compiler for the fused kernels, torch's version for the reference.
+    """
+    return fused(backend).identity(dtype, device) if backend in ("cpu", "gpu") else f"torch-{torch.__version__}"
+
+
+def update_identity(
     backend: str, dtype: torch.dtype, device: torch.device, optimiser: Optimiser = DEFAULT_OPTIMISER
 ) -> str:
-    """What names the code that a run executes on a backend that `choose` returned: where two differ, bits may.
-
-    Hashes of source and compiler for the fused kernels, torch's version for the rest. Compiles nothing.
-    """
-    scan = fused(backend).identity(dtype, device) if backend in ("cpu", "gpu") else f"torch-{torch.__version__}"
-    return f"scan {scan}, update {_update_module(backend, device, optimiser).identity(dtype, device)}"
+    """The same for the optimiser step."""
+    identity: str = _update_module(backend, device, optimiser).identity(dtype, device)
+    return identity
 
 
-def prepare(backend: str, dtype: torch.dtype, device: torch.device, optimiser: Optimiser = DEFAULT_OPTIMISER) -> None:
-    """Load the CPU kernels that a run will need on a backend that `choose` returned, compiled if they are not there.
+def prepare_scan(backend: str, dtype: torch.dtype) -> None:
+    """Load the CPU kernel that a run will need on a backend that `choose` returned, compiled if it is not there.
 
-    Otherwise their first calls do. The GPU's compile in seconds, and for each length of the tape anew.
+    Otherwise its first call does. The GPU's compile in seconds, and for each length of the tape anew.
     """
     if backend == "cpu":
         from tapehead.kernels.ntm_scan.cpu import entries
 
         entries.make_ready(dtype)
+
+
+def prepare_update(
+    backend: str, dtype: torch.dtype, device: torch.device, optimiser: Optimiser = DEFAULT_OPTIMISER
+) -> None:
+    """The same for the optimiser step."""
     update = _update_module(backend, device, optimiser)
     if hasattr(update, "make_ready"):
         update.make_ready(dtype)

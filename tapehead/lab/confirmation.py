@@ -18,7 +18,7 @@ from tapehead.experiment.loop import Trainer
 from tapehead.experiment.metrics import Line
 from tapehead.experiment.results import Result
 from tapehead.experiment.run import Observer, train
-from tapehead.lab.blocks import Block, attempt_solved_at, blocks_of, worst_after
+from tapehead.lab.blocks import Block, attempt_solved_at, blocks_of, curve_of, worst_after
 from tapehead.lab.claims import Claim, Point, claim_of
 from tapehead.models import SequenceModel
 from tapehead.paper.recipes import row_experiment, rows
@@ -26,6 +26,8 @@ from tapehead.paper.recipes import row_experiment, rows
 KIND = "tapehead confirmation"
 SOURCE = "confirmation"
 """The stream of the sequences, which is not the one of `tapehead eval` and all tuning."""
+CURVE_POINTS = 100
+"""Of a learning curve in a record: episodes, and the mean cost in bits since the point before."""
 
 
 def confirm(
@@ -141,6 +143,7 @@ def _machines(
             "weights_sha256": weights_hash(weights[s]),
             "scores": there,
             "met": [criterion.met(task, there) for criterion in claim.criteria],
+            "curve": [[end, float(f"{bits:.4g}")] for end, bits in curve_of(blocks, CURVE_POINTS)],
         }
         machines.append(machine)
     return machines

@@ -7,7 +7,7 @@ from typing import Any
 from tapehead import files
 from tapehead.lab.confirmation import KIND
 from tapehead.lab.summary import summarise
-from tapehead.lab.tables import PICTURE, readme
+from tapehead.lab.tables import CURVES, PICTURE, readme
 
 
 def write(record: dict[str, Any], folder: Path) -> Path:
@@ -22,12 +22,14 @@ def write(record: dict[str, Any], folder: Path) -> Path:
 
 
 def write_readme(folder: Path) -> None:
-    """Make the README of a folder of results again, and its picture."""
+    """Make the README of a folder of results again, and its pictures."""
+    # here, because matplotlib is slow to load and reading needs none
     from tapehead.figures import style
-    from tapehead.figures.records import draw_costs  # here, because matplotlib is slow to load and reading needs none
+    from tapehead.figures.records import draw_costs, draw_learning
 
     records = [record for path in sorted(folder.glob("*.json")) if (record := _parse(path)).get("kind") == KIND]
     style.save(draw_costs(records), folder, PICTURE)
+    style.save(draw_learning(records), folder, CURVES)
     with files.writing(folder):
         files.replace(folder / "README.md", readme(records).encode())
 

@@ -6,6 +6,9 @@ from tapehead.evaluation.summaries import quartiles, wilson
 
 INFINITE = float("inf")
 
+BUDGETS = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+"""Training sequences of a machine at which all rows are compared."""
+
 
 def summarise(record: dict[str, Any]) -> dict[str, Any]:
     """How many were solved and how fast, how many meet each criterion, and the costs at each point."""
@@ -21,7 +24,20 @@ def summarise(record: dict[str, Any]) -> dict[str, Any]:
             for c, criterion in enumerate(record["criteria"])
         ],
         "points": [_costs(point, machines) for point in record["points"]],
+        "learning": [costs_after(record, budget) for budget in BUDGETS],
     }
+
+
+def costs_after(record: dict[str, Any], episodes: int) -> dict[str, float] | None:
+    """Quartiles of the training cost in bits after so many sequences, of all machines, each the mean since the point of
+    its curve before; None where they were not trained so far, or the record has no curves."""
+    costs = []
+    for machine in record["machines"]:
+        curve = machine.get("curve", [])
+        if not curve or curve[-1][0] < 0.99 * episodes:
+            return None
+        costs.append(next(bits for end, bits in curve if end >= 0.99 * episodes))
+    return _quartiles(costs)
 
 
 def seconds_per_episode(record: dict[str, Any]) -> float | None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from tapehead.lab.summary import summarise
+from tapehead.lab.summary import BUDGETS, summarise
 
 TOP = """# Results
 
@@ -36,6 +36,18 @@ validation took, too; the worst after solving is of the attempt that was deliver
 
 """
 
+CURVES = "learning"
+BUDGET = f"""
+## Learning at equal budgets
+
+![Training cost of all systems over the sequences that a machine was trained on]({CURVES}.svg)
+
+Training cost in bits per sequence after so many sequences, the median of all machines, solved or not; in brackets the
+quartiles. A dash: this row's recipe ends before. Rows whose record was made before records had learning curves are left
+out. While a curriculum lasts, its sequences are not those of the task.
+
+"""
+
 CRITERIA = """
 ## Acceptance criteria
 
@@ -54,6 +66,11 @@ def readme(records: list[dict[str, Any]]) -> str:
     """The page of a folder of results; everything is computed again from the machines."""
     parts = [(record, summarise(record)) for record in records]
     learning = [_learning(record, summary) for record, summary in parts]
+    budgets = [
+        {"row": record["row"], "recipe": record["recipe"]} | _budgets(summary)
+        for record, summary in parts
+        if any(summary["learning"])
+    ]
     criteria = [
         {"row": record["row"], "recipe": record["recipe"], "criterion": part["says"], "machines": fraction(part)}
         for record, summary in parts
@@ -64,7 +81,8 @@ def readme(records: list[dict[str, Any]]) -> str:
         for record, summary in parts
         for part in summary["points"]
     ]
-    return TOP + COSTS + LEARNING + _table(learning) + CRITERIA + _table(criteria) + BEYOND + _table(beyond)
+    learned = TOP + COSTS + LEARNING + _table(learning) + BUDGET + _table(budgets)
+    return learned + CRITERIA + _table(criteria) + BEYOND + _table(beyond)
 
 
 def _table(rows: list[dict[str, str]]) -> str:
@@ -91,6 +109,11 @@ def _learning(record: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]
         "device, backend": f"{where['device']}, {where['backend']}",
         "date": where["date"],
     }
+
+
+def _budgets(summary: dict[str, Any]) -> dict[str, str]:
+    costs = zip(BUDGETS, summary["learning"], strict=True)
+    return {f"{budget:,}": "-" if cost is None else spread(cost) for budget, cost in costs}
 
 
 def _seconds(summary: dict[str, Any]) -> str:

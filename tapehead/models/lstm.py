@@ -12,7 +12,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from tapehead import checks
+from tapehead.kernels import dispatch
+from tapehead.kernels.lstm_scan.contract import LSTMSpec, check_population
 from tapehead.kernels.ntm_scan.contract import MOST_LAYERS, check_tensor, is_vmapped
+from tapehead.losses import BINARY, Loss
 from tapehead.models.sequence import SequenceModel, named_state
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -30,7 +33,11 @@ class LSTMTrace(NamedTuple):
 
 
 class PaperLSTM(SequenceModel):
-    """Stacked LSTM with skip connections and learned initial states (Table 3 of the paper)."""
+    """Stacked LSTM with skip connections and learned initial states (Table 3 of the paper).
+
+    As a layer it runs in torch. Populations train in kernels of their own, `backend` "cpu" or "gpu"; "auto" takes the
+    one of the device, "reference" is torch with autograd, a seed at a time.
+    """
 
     def __init__(
         self,
@@ -39,7 +46,9 @@ class PaperLSTM(SequenceModel):
         hidden_size: int = 256,
         num_layers: int = 3,
         *,
+        forget_bias: float = 1.0,
         batch_first: bool = False,
+        backend: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -52,6 +61,9 @@ class PaperLSTM(SequenceModel):
         device, dtype = checks.device(device), checks.floating(dtype, FLOATS)
         self.input_size, self.output_size, self.hidden_size, self.num_layers = sizes.values()
         self.batch_first = checks.flag("batch_first", batch_first)
+        self.forget_bias = checks.real("forget_bias", forget_bias)
+        self._spec = LSTMSpec(*sizes.values())
+        self.choose_backend(backend)
 
         def learned(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -68,7 +80,8 @@ class PaperLSTM(SequenceModel):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Uniform in +- 1 / sqrt(fan-in) for weights, zero for biases (one for forget gates) and initial states."""
+        """Uniform in +- 1 / sqrt(fan-in) for weights, zero for biases and initial states; `forget_bias` for
+        the biases of forget gates."""
         with torch.no_grad():
             for name, parameter in self.named_parameters():
                 if "weight" in name:
@@ -78,7 +91,62 @@ class PaperLSTM(SequenceModel):
                 else:
                     parameter.zero_()
                 if name.startswith("bias"):
-                    parameter[self.hidden_size : 2 * self.hidden_size] = 1.0
+                    parameter[self.hidden_size : 2 * self.hidden_size] = self.forget_bias
+
+    # --- where it runs -----------------------------------------------------------------------------------------------
+
+    def choose_backend(self, backend: str) -> None:
+        """Train populations on this backend from now on; "auto" takes the best that the device has."""
+        if backend not in dispatch.BACKENDS:
+            raise ValueError(
+                f"backend is {checks.shown(backend)}, but it must be one of {', '.join(dispatch.BACKENDS)}."
+            )
+        self.backend = backend
+
+    def backend_and_reason(self) -> tuple[str, str]:
+        return self._backend_for(self.output_weight)
+
+    def _backend_for(self, weights: Tensor) -> tuple[str, str]:
+        return dispatch.choose_lstm(self.backend, self._spec, weights.dtype, weights.device)
+
+    def kernel_identity(self) -> str:
+        backend = self.backend_in_use()
+        if backend == "reference":
+            return super().kernel_identity()
+        return dispatch.fused_lstm(backend).identity(self.output_weight.dtype, self.output_weight.device)
+
+    # --- populations -------------------------------------------------------------------------------------------------
+
+    def population(self, flat: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor | None = None) -> Tensor:
+        backend, _ = self._backend_for(flat)
+        learning = torch.is_grad_enabled() and (flat.requires_grad or inputs.requires_grad)
+        if backend == "reference" or learning or slots is not None or is_vmapped(flat):
+            return super().population(flat, inputs, lengths, slots)
+        check_population(self._spec, flat, inputs, lengths)
+        return dispatch.fused_lstm(backend).forward(self._spec, flat, inputs, lengths).outputs
+
+    def loss_and_gradient(
+        self,
+        flat: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        mask: Tensor,
+        lengths: Tensor,
+        *,
+        slots: Tensor | None = None,
+        loss: Loss = BINARY,
+        checked: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        backend, _ = self._backend_for(flat)
+        if slots is not None or not dispatch.is_fused(backend, loss):
+            return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots=slots, loss=loss)
+        if not checked:
+            check_population(self._spec, flat, inputs, lengths, targets, mask)
+        given = (flat, inputs, targets, mask, lengths)
+        costs, gradient = dispatch.fused_lstm(backend).loss_and_gradient(self._spec, *given, str(loss.kernel))
+        return costs, gradient, None
+
+    # --- as a layer --------------------------------------------------------------------------------------------------
 
     def initial_state(self, batch_size: int) -> LSTMState:
         batch_size = checks.whole("batch_size", batch_size, 0)

@@ -295,6 +295,13 @@ class NTM(Machine, SequenceModel):
         weight = self._value("output.weight")
         return dispatch.choose(self.backend, self._spec, weight.dtype, weight.device, self.config.memory_slots)
 
+    def kernel_identity(self) -> str:
+        weight = self._value("output.weight")
+        return dispatch.scan_identity(self.backend_in_use(), weight.dtype, weight.device)
+
+    def prepare_kernels(self) -> None:
+        dispatch.prepare_scan(self.backend_in_use(), self._value("output.weight").dtype)
+
     def _run(
         self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
     ) -> tuple[Tensor, NTMState, Trace | None]:

@@ -168,6 +168,13 @@ class SequenceModel(nn.Module, abc.ABC):
         """What runs this model where it is now, and why nothing faster does; an empty reason if there is none."""
         return "torch", ""
 
+    def kernel_identity(self) -> str:
+        """What names the code that runs this model where it is now: where two differ, bits may. Compiles nothing."""
+        return f"torch-{torch.__version__}"
+
+    def prepare_kernels(self) -> None:
+        """Compile or load what a training step needs; otherwise the first one does."""
+
     def constants(self) -> list[Tensor]:
         """Tensors that every update reads and that are kept from one to the next: a captured update must hold them."""
         return []

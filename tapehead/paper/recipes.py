@@ -75,6 +75,11 @@ SORT |= {"optimiser.learning_rate": 5e-4, "training.episodes": 600_000, "trainin
 SORT |= {"curriculum.options": {"items": (2, 20)}, "curriculum.share": 0.2}
 SORT |= {"restarts.attempts": 2, "restarts.after": 240_000, "restarts.above_bits": 20.0}
 
+LSTM = SMOOTH | BY_NORM
+LSTM |= {"optimiser.name": "adam", "optimiser.learning_rate": 2e-3, "training.batch_size": 16}
+LSTM_SORT = LSTM | {"optimiser.learning_rate": 1e-2}
+LSTM_SORT |= {"curriculum.options": {"items": (2, 20)}, "curriculum.share": 0.2}
+
 TUNED: dict[str, Values] = {
     "copy-ntm-lstm": COPY,
     "copy-ntm-feedforward": COPY_FEEDFORWARD,
@@ -87,6 +92,11 @@ TUNED: dict[str, Values] = {
     "ngrams-ntm-lstm": NGRAMS,
     "ngrams-ntm-feedforward": NGRAMS_FEEDFORWARD,
     "priority-sort-ntm-lstm": SORT,
+    "copy-lstm": LSTM,
+    "repeat-copy-lstm": LSTM,
+    "associative-recall-lstm": LSTM,
+    "ngrams-lstm": LSTM | {"optimiser.learning_rate": 3e-3},
+    "priority-sort-lstm": LSTM_SORT,
 }
 
 # What helped in most of the recipes above, and hurt in none, for tasks and models that have none of their own.

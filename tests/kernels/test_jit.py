@@ -232,13 +232,13 @@ def test_compiled_modules_take_only_constants_from_outside(file):
 
 def test_identity():
     def word(backend, dtype=torch.float32):
-        return dispatch.kernel_identity(backend, dtype, CPU)
+        return f"{dispatch.scan_identity(backend, dtype, CPU)} {dispatch.update_identity(backend, dtype, CPU)}"
 
     words = {word("cpu"), word("cpu", torch.float64), word("torch"), word("reference")}
     assert len(words) == 4
     assert torch.__version__ in word("reference")
-    code = "import torch; from tapehead.kernels.dispatch import kernel_identity as word\n"
-    code += "print(word('cpu', torch.float32, torch.device('cpu')))"
+    code = "import torch; from tapehead.kernels import dispatch\ngiven = 'cpu', torch.float32, torch.device('cpu')\n"
+    code += "print(dispatch.scan_identity(*given), dispatch.update_identity(*given))"
     for seed in ("1", "2"):  # sets have another order in every process
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(tapehead.__file__).parents[1])}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -250,7 +250,8 @@ def test_prepare_loads_what_a_run_needs(monkeypatch):
     monkeypatch.setattr(entries, "make_ready", lambda dtype: loaded.append("scan"))
     monkeypatch.setattr(update_cpu, "make_ready", lambda dtype: loaded.append("update"))
     for backend, expected in (("cpu", ["scan", "update"]), ("torch", ["update"]), ("reference", [])):
-        dispatch.prepare(backend, torch.float32, CPU)
+        dispatch.prepare_scan(backend, torch.float32)
+        dispatch.prepare_update(backend, torch.float32, CPU)
         assert loaded == expected
         loaded.clear()
 
