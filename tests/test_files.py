@@ -317,7 +317,7 @@ class Table(TypedDict):
         (list[int], [[], [1, 2]], [(1,), [1, "x"], {}, None, "12"]),
         (tuple[int, float], [(1, 2.0), (1, 2)], [[1, 2.0], (1,), (1.5, 2.0), (1, 2, 3)]),
         (dict[str, int], [{}, {"a": 1}], [{1: 1}, {"a": "x"}, [], None]),
-        (dict[str, Any], [{"a": object()}], [[]]),
+        (dict[str, Any], [{"a": NotImplemented}], [[]]),
         (
             list[Table],
             [[{"name": "x"}, {"name": "x", "count": 1, "more": None}]],

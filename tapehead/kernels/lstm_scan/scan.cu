@@ -2,7 +2,7 @@
 // text and launches the kernels in order; README.md says how the work is laid out.
 //
 // Legend: S seeds, T steps, B sequences of a seed, R = T * B, I inputs, O outputs, H units of a layer, L layers. IP, HP: I
-// and H rounded up to 16; padding is zeros. G = 4 * HP gates, the four of a unit side by side: column 4 * unit + gate.
+// and H rounded up to 32; padding is zeros. G = 4 * HP gates, the four of a unit side by side: column 4 * unit + gate.
 // LH = L * HP.
 //
 // Rows are packed: a seed's sequences are sorted, longest first, and a step has rows for those that still run. The row of
