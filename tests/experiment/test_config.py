@@ -276,7 +276,8 @@ def test_another_name_drops_the_values_of_the_part_before():
     assert adam.with_values({"optimiser.name": "adam", "optimiser.beta1": 0.5}).optimiser.beta1 == 0.5
     assert graves.with_values({"optimiser.name": "graves"}) == graves
     lstm = graves.with_values({"model.hidden_size": 16, "model.name": "lstm"})  # in whichever order
-    assert (lstm.model.name, lstm.model.options) == ("lstm", {"hidden_size": 16, "num_layers": 3})
+    assert (lstm.model.name, lstm.model.options["hidden_size"]) == ("lstm", 16)
+    assert "memory_slots" not in lstm.model.options
     cosine = graves.with_values({"schedule.name": "cosine", "schedule.final": 0.5})
     assert cosine.with_values({"schedule.name": "constant"}).schedule == Constant()
     reverse = graves.with_values({"task.name": "reverse"})

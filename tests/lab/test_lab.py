@@ -31,6 +31,8 @@ from tapehead.lab.tables import describe, readme
 from tapehead.paper.recipes import row_experiment, rows
 from tapehead.tasks import make_task
 
+WRITTEN = ("README.md", "costs.png", "costs.svg", "learning.png", "learning.svg")
+"""In a folder of results, beside the records."""
 CONFIRM = ("confirm", ROW, "--seed", 40, "--seeds", 3, "--sequences", 6)
 
 
@@ -272,7 +274,7 @@ def test_the_picture_has_a_dot_for_every_machine(tmp_path):
     assert [round(y) for _, y in dots] == [0, 0, 0, 1]
     assert draw_costs([]).axes  # an empty folder has a picture too
     path = records.write(first, tmp_path)
-    assert {file.name for file in path.parent.iterdir()} == {"made-up.json", "README.md", "costs.png", "costs.svg"}
+    assert {file.name for file in path.parent.iterdir()} == {"made-up.json", *WRITTEN}
     assert "(costs.svg)" in (tmp_path / "README.md").read_text()
 
 
@@ -325,12 +327,7 @@ def test_confirm_writes_one_record(confirmed):
     ]
     assert record["summary"] == summarise(record)
     assert str(confirmed) not in json.dumps(record)  # no paths
-    assert {path.name for path in (confirmed / "out").iterdir()} == {
-        f"{ROW}.json",
-        "README.md",
-        "costs.png",
-        "costs.svg",
-    }
+    assert {path.name for path in (confirmed / "out").iterdir()} == {f"{ROW}.json", *WRITTEN}
 
 
 def test_the_record_of_each_machine(confirmed):
