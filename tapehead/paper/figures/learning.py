@@ -175,10 +175,10 @@ def _curriculum(record: Record) -> str:
 
 
 def _compare(systems: list[System], recipe: str) -> Iterator[str]:
-    """How much sooner each NTM is solved than the LSTM."""
+    """How many sequences more the LSTM needs than each NTM."""
     by_label = {system.label: to_solve(system.record) for system in systems}
     baseline = by_label.pop(SYSTEMS["lstm"], None)
     for label, episodes in by_label.items():
         if baseline is not None and min(episodes) < INFINITE and min(baseline) < INFINITE:
             found = estimate(median_difference(baseline, episodes), "sequences")
-            yield f"LSTM less {label}, {recipe}: {found} to solve."
+            yield f"Difference of the medians, LSTM minus {label}, {recipe}: {found} to solve."
