@@ -13,6 +13,7 @@ from tapehead.models.transformer.attention import TransformerState
 from tapehead.models.transformer.model import Transformer
 from tapehead.models.transformer.skips import SkipSet
 
+pytestmark = pytest.mark.usefixtures("one_thread")  # for tensors as small as these
 F64 = torch.float64
 POSITIONS = ("rotary", "alibi", "none")
 CLOSE = {"rtol": 0, "atol": 2e-14}

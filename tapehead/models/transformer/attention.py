@@ -133,6 +133,12 @@ def extend(
     return TransformerState(_moved(all_keys, source, inside), _moved(all_values, source, inside), total)
 
 
+def cut(state: TransformerState, steps: int) -> TransformerState:
+    """The cache of the first `steps` steps; all rows must have so many."""
+    count = torch.full_like(state.steps, steps)
+    return TransformerState(state.keys[..., :steps, :], state.values[..., :steps, :], count)
+
+
 def _moved(cache: Tensor, source: Tensor, inside: Tensor) -> Tensor:
     """Each row's columns [B, L, H, N, D] in another order, source [B, M]; zeros where it is not inside [B, M]."""
     places = source[:, None, None, :, None].expand(*cache.shape[:3], source.shape[1], cache.shape[4])
