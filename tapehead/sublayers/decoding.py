@@ -65,7 +65,9 @@ def token_inputs(model: Transformer, tokens: Sequence[int]) -> Tensor:
 def _begin(model: Transformer, prompt: Sequence[int]) -> tuple[TransformerState, Tensor]:
     """The cache after all inputs of a prompt but the last, and that one, [1, 1, I]."""
     if any(not 0 <= token < model.output_size for token in prompt):
-        raise ValueError(f"the prompt has tokens from {min(prompt)} to {max(prompt)}: give 0 to {model.output_size - 1}.")
+        raise ValueError(
+            f"the prompt has tokens from {min(prompt)} to {max(prompt)}: give 0 to {model.output_size - 1}."
+        )
     start = model.output.weight.new_zeros(1, 1, model.input_size)
     inputs = torch.cat([start, token_inputs(model, prompt)])
     state = model.initial_state(1) if len(inputs) == 1 else model(inputs[:-1])[1]

@@ -108,6 +108,8 @@ def text_here() -> str:
 def text_bytes(part: str, device: torch.device) -> Tensor:
     """A part of the text that is here, as uint8."""
     chosen = [
-        module for i, module in enumerate(_modules()) if (i % HELD_OUT_EVERY == HELD_OUT_EVERY - 1) == (part != "training")
+        module
+        for i, module in enumerate(_modules())
+        if (i % HELD_OUT_EVERY == HELD_OUT_EVERY - 1) == (part != "training")
     ]
     return torch.frombuffer(bytearray(b"".join(chosen)), dtype=torch.uint8).to(device)

@@ -306,7 +306,7 @@ def test_schedules():
     assert [warm.rate(update) for update in (0, 29, 59, 60)] == pytest.approx([0.5 / 60, 0.25, 0.5, 0.5])
     assert [warm.rate(60 + update) for update in (270, 540)] == pytest.approx([0.5 * 0.55, 0.05])
     assert tiny(schedule="warmup-cosine", **{"schedule.warmup": 0}).rate(0) == tiny().rate(0)
-    with pytest.raises(ValueError, match="warmup is 1.0, but it is a share"):
+    with pytest.raises(ValueError, match=r"warmup is 1\.0, but it is a share"):
         tiny(schedule="warmup-cosine", **{"schedule.warmup": 1})
 
 

@@ -15,7 +15,9 @@ ASKED = torch.tensor([[0, 1, 0], [0, 0, 1], [1, 0, 0]])
 
 
 def kernel(one, other, scale):
-    return np.array([[math.exp(-sum(a != b for a, b in zip(x, y, strict=True)) / (2 * scale)) for y in other] for x in one])
+    return np.array(
+        [[math.exp(-sum(a != b for a, b in zip(x, y, strict=True)) / (2 * scale)) for y in other] for x in one]
+    )
 
 
 def test_against_the_inverse_of_the_covariance():

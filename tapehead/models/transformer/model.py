@@ -206,12 +206,19 @@ class Transformer(SequenceModel):
         return named
 
     def _run(
-        self, x: Tensor, state: TransformerState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
+        self,
+        x: Tensor,
+        state: TransformerState | None,
+        lengths: Tensor | None,
+        slots: Tensor | None,
+        return_trace: bool,
     ) -> tuple[Tensor, TransformerState, TransformerTrace | None]:
         if slots is not None:
             raise ValueError("slots were given, but Transformer has no memory: leave them out.")
         if x.device != self.output.weight.device:
-            raise ValueError(f"input is on {x.device}, but the parameters are on {self.output.weight.device}: move one.")
+            raise ValueError(
+                f"input is on {x.device}, but the parameters are on {self.output.weight.device}: move one."
+            )
         past = self.initial_state(x.shape[1]) if state is None else state
         self._check_state(past, x.shape[1])
         even = state is None or is_even(past)

@@ -56,7 +56,7 @@ class SkipSet(Typed):
             beyond = [layer for layer in getattr(self, name) if layer >= layers]
             if beyond:
                 raise ValueError(
-                    f"{name} of layer {beyond[0]} is to be skipped, but the model has {layers} layers: 0 to {layers - 1}."
+                    f"{name} of layer {beyond[0]} is to be skipped, but the model's layers are 0 to {layers - 1}."
                 )
 
 
