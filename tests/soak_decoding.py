@@ -1,4 +1,4 @@
-"""Greedy draft and verify against plain decoding, token by token, on many prompts: `python tests/soak_decoding.py 1000`.
+"""Greedy draft and verify against plain decoding, token by token: `python tests/soak_decoding.py PROMPTS`.
 
 Models, prompts, sets of skipped sub-layers, lengths of drafts and thresholds are all drawn. Too long for every `make
 test`, which has a hundred prompts.
