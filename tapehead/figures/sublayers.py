@@ -158,7 +158,7 @@ def _heat(axes: Axes, worth: Worth, layers: int, scale: Normalize, size: float) 
         axes.add_patch(Rectangle((x, y), 1, 1, facecolor=ADDED(scale(share)), edgecolor="#dddddd", linewidth=0.6))
         if size:
             ink = style.PAPER if share > 20 else style.INK
-            axes.text(x + 0.5, y + 0.5, f"{share:.0f}", ha="center", va="center_baseline", fontsize=size, color=ink)
+            axes.text(x + 0.5, y + 0.5, str(round(share)), ha="center", va="center_baseline", fontsize=size, color=ink)
 
 
 @style.look()
