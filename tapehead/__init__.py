@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from tapehead.experiment.results import Result
     from tapehead.experiment.run import Interrupted, Observer, Status, evaluate, train
-    from tapehead.experiment.schedules import Constant, Cosine, Schedule
+    from tapehead.experiment.schedules import Constant, Cosine, Schedule, WarmupCosine
     from tapehead.figures.view import RunView
     from tapehead.kernels.ntm_scan.contract import Trace
     from tapehead.kernels.ntm_scan.controllers import Controller
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from tapehead.models.config import NTMConfig
     from tapehead.models.lstm import PaperLSTM
     from tapehead.models.ntm import NTM, NTMCell, NTMState
+    from tapehead.models.transformer.model import Transformer
+    from tapehead.models.transformer.skips import SkipSet
     from tapehead.optim import RMSpropGraves
     from tapehead.paper.recipes import general_experiment, row_experiment
     from tapehead.streams import Stream, stream
@@ -55,7 +57,7 @@ _HOMES = {
     ),
     "tapehead.experiment.results": ("Result",),
     "tapehead.experiment.run": ("Interrupted", "Observer", "Status", "evaluate", "train"),
-    "tapehead.experiment.schedules": ("Constant", "Cosine", "Schedule"),
+    "tapehead.experiment.schedules": ("Constant", "Cosine", "Schedule", "WarmupCosine"),
     "tapehead.figures.view": ("RunView",),
     "tapehead.kernels.ntm_scan.contract": ("Trace",),
     "tapehead.kernels.ntm_scan.controllers": ("Controller",),
@@ -65,6 +67,8 @@ _HOMES = {
     "tapehead.models.config": ("NTMConfig",),
     "tapehead.models.lstm": ("PaperLSTM",),
     "tapehead.models.ntm": ("NTM", "NTMCell", "NTMState"),
+    "tapehead.models.transformer.model": ("Transformer",),
+    "tapehead.models.transformer.skips": ("SkipSet",),
     "tapehead.optim": ("RMSpropGraves",),
     "tapehead.paper.recipes": ("general_experiment", "row_experiment"),
     "tapehead.streams": ("Stream", "stream"),
@@ -112,12 +116,15 @@ __all__ = [
     "Score",
     "SequenceModel",
     "Size",
+    "SkipSet",
     "Status",
     "Stream",
     "Task",
     "Trace",
     "Training",
+    "Transformer",
     "Validation",
+    "WarmupCosine",
     "__version__",
     "bits_per_sequence",
     "equations",

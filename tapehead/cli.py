@@ -43,7 +43,7 @@ class Train:
     what: Annotated[Positional[str], arg(metavar="TASK")]
     """A task by name (see tapehead tasks) or as module:Class; an experiment's TOML file; or a run's folder."""
     model: Name = None
-    """A model by name (ntm, lstm) or as module:Class (default: ntm)."""
+    """A model by name (ntm, lstm, transformer) or as module:Class (default: ntm)."""
     controller: Name = None
     """The Neural Turing Machine's controller: lstm, feedforward, or module:Class (default: lstm)."""
     recipe: Annotated[Literal["tuned", "paper", "sure"] | None, arg(metavar="NAME", help_behavior_hint="")] = None
@@ -119,6 +119,38 @@ class Figures:
     """With --paper: the folder of records that tapehead confirm wrote (default: results)."""
     out: File = None
     """With --paper: where the figures and their captions go (default: the folder figures in that of the results)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SubLayers:
+    """Measure what each sub-layer of a Transformer is worth, choose those that a draft can skip, and draw the map.
+
+    Writes sublayers.svg, .png and .json, and skip.json: the layers whose attention and whose MLP is skipped.
+    """
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """A run's folder, or a machine of the zoo."""
+    seed: Number = None
+    """Which machine of a population (default: the first)."""
+    search: Literal["worth", "random", "bayesian", "swift", "all"] = "worth"
+    """How the skipped ones are chosen. worth: those that cost least alone; all: every set, and where each search ends
+    beside the best of them."""
+    judge: Literal["agreement", "speedup", "tokens"] = "agreement"
+    """What a search maximises: answers that stay the same, the expected speed-up, or measured tokens a second."""
+    share: float = 0.45
+    """Of the sub-layers between the first and the last layer, how many are skipped (worth and agreement)."""
+    evaluations: int = 200
+    """Sets that a search tries at most."""
+    sequences: int = 200
+    """Sequences that every sub-layer is measured on."""
+    prompts: int = 0
+    """Also decode so many prompts with and without a draft, and report what it saves; language models only."""
+    moments: int = 0
+    """Also train the machine again, which gives the same weights, and draw the map at so many moments."""
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
+    out: File = None
+    """Where the files go (default: sublayers/ in the run's folder)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,7 +272,7 @@ class Zoo:
     """What to do."""
 
 
-COMMANDS = (Train, Eval, Figures, Presets, Tasks, Confirm, Zoo, Bench, Doctor)
+COMMANDS = (Train, Eval, Figures, SubLayers, Presets, Tasks, Confirm, Zoo, Bench, Doctor)
 Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
 
 

@@ -129,6 +129,7 @@ TASKS = Registry(
         "reverse": "tapehead.tasks.reverse:Reverse",
         "parity": "tapehead.tasks.parity:Parity",
         "addition": "tapehead.tasks.addition:Addition",
+        "text": "tapehead.tasks.text:Text",
     },
 )
 
@@ -137,6 +138,7 @@ MODELS = Registry(
     {
         "ntm": "tapehead.models.ntm:NTM",
         "lstm": "tapehead.models.lstm:PaperLSTM",
+        "transformer": "tapehead.models.transformer.model:Transformer",
     },
 )
 
@@ -161,6 +163,7 @@ SCHEDULES = Registry(
     {
         "constant": "tapehead.experiment.schedules:Constant",
         "cosine": "tapehead.experiment.schedules:Cosine",
+        "warmup-cosine": "tapehead.experiment.schedules:WarmupCosine",
     },
 )
 

@@ -21,6 +21,7 @@ ORDER = (
     ("evaluation",),
     ("experiment",),
     ("zoo",),
+    ("sublayers",),
     ("figures",),
     ("paper",),
     ("bench",),

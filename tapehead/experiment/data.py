@@ -14,7 +14,11 @@ from tapehead.streams import stream
 from tapehead.tasks import Batch, Task
 
 STOCKED_STEPS = 4_000_000
-"""Steps of all sequences together that are sampled ahead: bounds the memory that they take."""
+"""Steps of all sequences together that are sampled ahead, of tasks with few channels: bounds the memory that they
+take."""
+
+FEW_CHANNELS = 32
+"""Inputs and outputs of a step together. Of tasks with more, fewer steps are sampled ahead."""
 
 _Stocked = tuple[list[int], list[bool]]
 """Seeds, and which of them are trained on the curriculum: whom a stock of sequences is for."""
@@ -29,6 +33,7 @@ class BatchSource:
     def __init__(self, experiment: Experiment, device: torch.device) -> None:
         self.experiment, self._device = experiment, device
         self.task, self.curriculum = experiment.task, experiment.curriculum_task
+        self._channels = max(FEW_CHANNELS, self.task.input_size + self.task.output_size)
         self._stock: tuple[int, _Stocked, Batch, Tensor | None] = (0, ([], []), Batch(*[torch.empty(0)] * 4), None)
         self._longest = STOCKED_STEPS  # steps of a sequence, as seen in the last stock: at first one block at a time
 
@@ -50,7 +55,8 @@ class BatchSource:
             if not {0, self.experiment.curriculum_updates}.isdisjoint(done):
                 self._longest = STOCKED_STEPS  # other sequences begin here, and may be longer
             sequences = len(span) * len(seeds) * self.experiment.training.batch_size
-            blocks = max(1, min(10, STOCKED_STEPS // (sequences * self._longest)))
+            numbers = sequences * self._longest * self._channels
+            blocks = max(1, min(10, STOCKED_STEPS * FEW_CHANNELS // numbers))
             ahead = range(span.start, span.start + max(len(span), min(blocks * len(span), self.unchanged(done))))
             first, data, slots = span.start, self.sample(seeds, done, ahead), self.sample_slots(seeds, ahead)
             self._stock = (first, wanted, data, slots)

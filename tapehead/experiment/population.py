@@ -6,6 +6,8 @@ A seed's numbers never depend on its neighbours: its data are addressed by its o
 optimiser mix seeds. So a seed can be retired, and the others go on as if they were alone.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,7 @@ from tapehead.experiment.restarts import Seeds
 from tapehead.kernels.update.contract import Update, UpdateRule, UpdateState
 from tapehead.losses import Loss
 from tapehead.models import SequenceModel
+from tapehead.streams import Stream, stream
 from tapehead.tasks import Batch
 
 EVERYONE = slice(None)
@@ -47,7 +50,18 @@ class Population:
         checked: this is one of several updates of one shape, and not the first.
         """
         weights = self.working.parameters[group]
-        return self.model.loss_and_gradient(weights, *batch, slots=slots, loss=self.loss, checked=checked)
+        given: dict[str, Any] = {"slots": slots, "loss": self.loss, "checked": checked}
+        if self.model.draws_in_training:
+            given["draws"] = self._draws(group)
+        return self.model.loss_and_gradient(weights, *batch, **given)
+
+    def _draws(self, group: slice) -> list[Stream]:
+        """A stream for each of the active seeds, at its own attempt and number of updates applied."""
+        applied, device = self.working.applied.tolist(), self.working.parameters.device
+        return [
+            stream(self.seeds.experiment.seeds[i], f"training/noise/{int(self.seeds.attempts[i])}", done, device=device)
+            for i, done in list(zip(self.seeds.index.tolist(), applied, strict=True))[group]
+        ]
 
     def step(
         self, batch: Batch, slots: Tensor | None, rates: Tensor, group: slice = EVERYONE, checked: bool = False

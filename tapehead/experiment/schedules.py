@@ -36,3 +36,22 @@ class Cosine(Schedule):
 
     def factor(self, update: int, updates: int) -> float:
         return self.final + (1 - self.final) * 0.5 * (1 + math.cos(math.pi * update / updates))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WarmupCosine(Cosine):
+    """A linear rise to the learning rate over a share of the updates, then the cosine over the rest."""
+
+    warmup: float = 0.05
+    """Share of the updates of an attempt."""
+
+    def check(self) -> None:
+        super().check()
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is {self.warmup}, but it is a share of the updates: at least 0 and under 1.")
+
+    def factor(self, update: int, updates: int) -> float:
+        rising = round(self.warmup * updates)
+        if update < rising:
+            return (update + 1) / rising
+        return super().factor(update - rising, updates - rising)

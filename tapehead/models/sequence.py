@@ -232,6 +232,12 @@ class SequenceModel(nn.Module, abc.ABC):
 
     # --- populations -------------------------------------------------------------------------------------------------
 
+    @property
+    def draws_in_training(self) -> bool:
+        """Whether training draws random numbers: `loss_and_gradient` is then given `draws` too, a stream of each
+        seed's own, addressed by that seed and its update."""
+        return False
+
     def flat_parameters(self) -> Tensor:
         """A copy of this module's parameters as one vector [P], in the order of `named_parameters`."""
         return torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters()])

@@ -104,6 +104,9 @@ GENERAL: Values = SMOOTH | {"training.episodes": 100_000, "optimiser.learning_ra
 GENERAL_NTM: Values = GENERAL | READ_FIRST
 GENERAL_OTHERS: Values = GENERAL | BY_NORM | {"optimiser.name": "adam", "optimiser.learning_rate": 1e-3}
 GENERAL_OTHERS |= {"training.batch_size": 16, "training.episodes": 400_000}
+# Adam's first steps are of full size whatever the gradients are, which a Transformer takes worse than the others: on a
+# small copy task, three seeds at a rate of 3e-3 ended at 0.1 to 1.2 bits with the warm-up and at 0.3 to 8.4 without.
+GENERAL_TRANSFORMER: Values = GENERAL_OTHERS | {"schedule.name": "warmup-cosine"}
 
 # An option of a curriculum that makes no sense without the task's own value of another option.
 GOES_WITH = {"items": "outputs"}
@@ -137,7 +140,7 @@ def general_experiment(task: str, model: str, changes: Mapping[str, Any] | None 
     """A task and a model that have no row, with general settings: a start, not the best that is possible."""
     model = MODELS.name_of(check_model(MODELS.resolve(model), model))
     values: Values = {"recipe": "general", "task.name": task, "model.name": model}
-    general = GENERAL_NTM if model == "ntm" else GENERAL_OTHERS
+    general = {"ntm": GENERAL_NTM, "transformer": GENERAL_TRANSFORMER}.get(model, GENERAL_OTHERS)
     whole = general | dict(changes or {})
     updates = whole["training.episodes"] / whole.get("training.batch_size", 1)
     if updates < 10 / (1 - general["training.average"]):  # the average would still be that of the initial weights

@@ -60,7 +60,13 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("document", "with_command"), [("README.md", check), ("docs/tutorial.md", check), ("docs/extending.md", carry_out)]
+    ("document", "with_command"),
+    [
+        ("README.md", check),
+        ("docs/tutorial.md", check),
+        ("docs/extending.md", carry_out),
+        ("docs/sublayers.md", check),
+    ],
 )
 def test_the_code_of_a_document_runs(document, with_command, folder):
     blocks, names = blocks_of(document), {}

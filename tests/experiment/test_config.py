@@ -303,6 +303,12 @@ def test_schedules():
     assert cosine.rate(600) == pytest.approx(0.05)
     rates = [cosine.rate(update) for update in range(601)]
     assert rates == sorted(rates, reverse=True)
+    warm = tiny(learning_rate=0.5, schedule="warmup-cosine", final=0.1, **{"schedule.warmup": 0.1})
+    assert [warm.rate(update) for update in (0, 29, 59, 60)] == pytest.approx([0.5 / 60, 0.25, 0.5, 0.5])
+    assert [warm.rate(60 + update) for update in (270, 540)] == pytest.approx([0.5 * 0.55, 0.05])
+    assert tiny(schedule="warmup-cosine", **{"schedule.warmup": 0}).rate(0) == tiny().rate(0)
+    with pytest.raises(ValueError, match=r"warmup is 1\.0, but it is a share"):
+        tiny(schedule="warmup-cosine", **{"schedule.warmup": 1})
 
 
 def test_updates_are_whole_and_curricula_end_with_a_block():

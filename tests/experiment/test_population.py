@@ -51,10 +51,10 @@ def test_a_seed_alone_equals_the_same_seed_among_others(tmp_path, finished, seed
         assert torch.equal(tensor, among[0][name]), name
 
 
-@pytest.mark.parametrize("model", ["lstm", "ntm"])
+@pytest.mark.parametrize("model", ["lstm", "ntm", "transformer"])
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 def test_whatever_the_model_and_backend_a_seed_is_not_changed_by_others(model, backend):
-    options = {"model.hidden_size": 8} if model == "lstm" else {}
+    options = {} if model == "ntm" else {"model.hidden_size": 8}
     settings = {"model": model, "backend": backend, "episodes": 60, "batch_size": 3, "clip": "norm", **options}
     everyone, alone = trained(tiny(seeds=(4, 5, 6), **settings)), trained(tiny(seeds=(5,), **settings))
     for name, tensor in alone.tensors().items():

@@ -41,6 +41,11 @@ SMALL = {
 }
 
 
+def test_all_tasks_are_drawn_here_but_text_which_has_a_learning_curve_alone() -> None:
+    assert {*SMALL, "text"} == {*TASKS}
+    assert make_task("text").figures == ("learning-curve",)
+
+
 def small_task(name: str, monkeypatch: pytest.MonkeyPatch) -> Task:
     """A task whose pictures are quick: small in training and in `generalisation`."""
     task = make_task(name, **SMALL[name])
@@ -88,7 +93,7 @@ def words(svg: Path) -> str:
     return " | ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text()))
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", SMALL)
 def test_all_pictures_of_a_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = small_task(name, monkeypatch)
     written = draw_into(tmp_path, small_ntm(task), task, 3, metrics())
@@ -142,7 +147,7 @@ def test_a_model_without_memory_has_no_picture_of_it(tmp_path: Path, monkeypatch
     assert [path.name for path in written] == ["answers.svg", "answers.png"]
 
 
-@pytest.mark.parametrize("name", [name for name in TASKS if name != "ngrams"])
+@pytest.mark.parametrize("name", [name for name in SMALL if name != "ngrams"])
 def test_numbers_of_answers_are_those_of_the_metrics(name: str) -> None:
     task = make_task(name, **SMALL[name])
     model: SequenceModel = small_lstm(task)

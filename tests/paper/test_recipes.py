@@ -282,6 +282,13 @@ def test_a_task_without_a_row_has_general_settings(task, model):
     assert Experiment.from_plain(experiment.to_plain()) == experiment
 
 
+def test_a_transformer_has_a_warm_up():
+    experiment = general_experiment("copy", "transformer", {"model.hidden_size": 32})
+    assert experiment.to_plain()["schedule"] == {"name": "warmup-cosine", "final": 0.05, "warmup": 0.05}
+    assert type(experiment.optimiser) is Adam
+    assert experiment.rate(0) < 0.01 * experiment.optimiser.learning_rate
+
+
 def test_general_settings_are_changed_as_a_recipe_is():
     changes = {"optimiser.name": "graves", "training.episodes": 5, "curriculum.options": {"length": 3}}
     experiment = general_experiment("parity", "lstm", changes | {"model.hidden_size": 4})
