@@ -111,7 +111,7 @@ MISTAKES = {
     "a learning rate that float32 rounds to nothing": ("train copy --learning-rate 1e-300", "float32 holds"),
     "a clip past float32": ("train copy --settings clip_at 1e39", "limit is 1e+39"),
     "an unknown controller": ("train copy --controller gru", "gru"),
-    "an unknown model": ("train copy --model transformer", "transformer"),
+    "an unknown model": ("train copy --model gru", "gru"),
     "an unknown recipe": ("train copy --recipe best", "best"),
     "an unknown backend": ("train copy --backend cuda", "must be one of auto, reference, cpu, gpu"),
     "a backend of another device": ("train copy --backend gpu", "backend 'gpu' cannot run this machine"),
@@ -165,7 +165,7 @@ MISTAKES = {
     "an unknown optimiser": ("train copy --settings optimiser sgd", "unknown optimiser 'sgd'"),
     "an unknown schedule": (
         "train copy --schedule.name linear",
-        "Valid: constant, cosine. One from elsewhere is named",
+        "Valid: constant, cosine, warmup-cosine. One from elsewhere is named",
     ),
     "an unknown clipping": ("train copy --clipping.kind nrm", "must be elementwise, norm or none"),
     "two forms of one option": ("train copy --episodes 5 --training.episodes 6", "--training.episodes was given twice"),
