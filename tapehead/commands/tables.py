@@ -11,7 +11,6 @@ from rich.table import Table
 from tapehead.evaluation.generalisation import Score
 from tapehead.evaluation.summaries import quartiles
 
-
 WIDEST = 1000
 
 
