@@ -31,7 +31,8 @@ def driver(path, out, workers, extra=(), **options):
         str(workers),
         *extra,
     ]
-    environment = os.environ | {"PYTHONPATH": str(HERE)}
+    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(
         command, env=environment, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE, **options
     )

@@ -58,7 +58,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     printed, said = second.communicate(timeout=300)
     assert second.returncode == 0, said
     assert "1 of 1 jobs finished" in printed
-    assert "counted:Slow ntm number 0, seed 0: 0 of 1 solved" in said
+    assert "slow ntm number 0, seed 0: 0 of 1 solved" in said
     assert list(out.glob("stops/*")) == list(out.glob("logs/*")) == []
 
 
