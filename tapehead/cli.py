@@ -170,7 +170,7 @@ class Confirm:
     """cpu, or cuda for a GPU (default: cpu)."""
     work: Path = Path("runs")
     """Where the run's folder is; the same command again resumes it."""
-    out: Path = Path("docs/results")
+    out: Path = Path("results")
     """Where the record and the table of all records go."""
     zoo: FlagCreatePairsOff[bool] = False
     """Also put the machine of median cost into the zoo."""

@@ -22,8 +22,8 @@ from tapehead.lab.blocks import Block, attempt_solved_at, blocks_of, curve_of, w
 from tapehead.lab.claims import Claim, Point, claim_of
 from tapehead.models import SequenceModel
 from tapehead.paper.recipes import row_experiment, rows
+from tapehead.paper.results import KIND
 
-KIND = "tapehead confirmation"
 SOURCE = "confirmation"
 """The stream of the sequences, which is not the one of `tapehead eval` and all tuning."""
 CURVE_POINTS = 100

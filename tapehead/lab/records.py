@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from tapehead import files
-from tapehead.lab.confirmation import KIND
 from tapehead.lab.summary import summarise
 from tapehead.lab.tables import CURVES, PICTURE, readme
+from tapehead.paper.results import KIND, parse
 
 
 def write(record: dict[str, Any], folder: Path) -> Path:
@@ -27,7 +27,7 @@ def write_readme(folder: Path) -> None:
     from tapehead.figures import style
     from tapehead.figures.records import draw_costs, draw_learning
 
-    records = [record for path in sorted(folder.glob("*.json")) if (record := _parse(path)).get("kind") == KIND]
+    records = [record for path in sorted(folder.glob("*.json")) if (record := parse(path)).get("kind") == KIND]
     style.save(draw_costs(records), folder, PICTURE)
     style.save(draw_learning(records), folder, CURVES)
     with files.writing(folder):
@@ -36,21 +36,7 @@ def write_readme(folder: Path) -> None:
 
 def read(path: Path) -> dict[str, Any]:
     """A record, or one sentence why it is none."""
-    record = _parse(path)
+    record = parse(path)
     if record.get("kind") != KIND:
         raise ValueError(f"{path} is no record of a confirmation: make one with tapehead confirm ROW.")
     return record
-
-
-def _parse(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(files.read(path, links=True))
-    except files.NotPlain as error:
-        raise ValueError(f"{path} {error.reason}: give a record that tapehead confirm wrote.") from error
-    except OSError as error:
-        raise ValueError(
-            f"{path} cannot be read ({error.strerror}): give a record that tapehead confirm wrote."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}): confirm that row again, or remove the file.") from error
-    return values if isinstance(values, dict) else {}

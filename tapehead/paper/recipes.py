@@ -20,8 +20,8 @@ from tapehead.suggest import unknown
 Recipe = Literal["tuned", "paper"]
 Values = dict[str, Any]
 
-# Rows that are not here train as in the paper, variants that are not here as their rows. docs/results/ has what came of
-# each on held-out seeds.
+# Rows that are not here train as in the paper, variants that are not here as their rows. results/ has what came of each
+# on held-out seeds.
 TANH: Values = {"model.key_activation": "tanh", "model.add_activation": "tanh"}
 READ_FIRST: Values = TANH | {"model.order": "read_then_write"}
 BY_CONTENT: Values = {"model.strength_bias": 2.0, "model.read_gate_bias": 1.0}

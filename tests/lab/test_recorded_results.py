@@ -1,4 +1,4 @@
-"""The records in docs/results: of recipes as they are now, and the page made of them."""
+"""The records in results/: of recipes as they are now, and the page made of them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tapehead.lab import records
 from tapehead.lab.tables import readme
 from tapehead.paper.recipes import row_experiment
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 RECORDS = sorted(RESULTS.glob("*.json"))
 
 
