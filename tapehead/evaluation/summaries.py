@@ -1,12 +1,24 @@
-"""Summaries: quartiles of a sample, and a confidence interval of a fraction."""
+"""Summaries of samples: quartiles, bootstrap intervals of medians and of their differences, and a confidence interval
+of a fraction.
+
+Values may be infinite: the cost of a machine that failed is, and it takes part in every summary.
+"""
 
 import math
-import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tapehead.streams import stream
+
 Z95 = 1.959963984540054
 """The normal distribution has 95 % of its weight within this many standard deviations."""
+LEVEL = 0.95
+RESAMPLES = 4000
+
+Numbers = NDArray[np.float64]
 
 
 class Quartiles(NamedTuple):
@@ -15,11 +27,37 @@ class Quartiles(NamedTuple):
     high: float
 
 
+class Interval(NamedTuple):
+    """An estimate, and the ends of its confidence interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
 def quartiles(values: Sequence[float]) -> Quartiles:
     """Quartiles of a sample, interpolated between its members (its least is the 0 % point, its greatest the 100 %)."""
-    if len(values) == 1:
-        return Quartiles(values[0], values[0], values[0])
-    return Quartiles(*statistics.quantiles(values, n=4, method="inclusive"))
+    if not len(values):
+        raise ValueError("a sample of no values has no quartiles: give at least 1.")
+    low, median, high = quartiles_of_rows(np.asarray(values, dtype=np.float64)).tolist()
+    return Quartiles(low, median, high)
+
+
+def quartiles_of_rows(values: Numbers) -> Numbers:
+    """Quartiles of a sample over the first dimension of [S, ...], as [3, ...]."""
+    return np.stack([_quantile(np.sort(values, axis=0), share) for share in (0.25, 0.5, 0.75)])
+
+
+def _quantile(ordered: Numbers, share: float) -> Numbers:
+    """Interpolated between two neighbours of [S, ...], sorted; infinite if one of the two that count is."""
+    place = share * (len(ordered) - 1)
+    below, part = int(place), place - int(place)
+    if part == 0:
+        return ordered[below]
+    a, b = ordered[below], ordered[below + 1]
+    with np.errstate(invalid="ignore"):  # the difference of two infinities
+        between = a + part * (b - a)
+    return np.where(np.isinf(a) | np.isinf(b), np.where(np.isinf(a), a, b), between)
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
@@ -30,3 +68,38 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     half = Z95 / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def median_interval(values: Sequence[float], *, level: float = LEVEL, resamples: int = RESAMPLES) -> Interval:
+    """The median of a sample with its bootstrap interval (percentile method), the same at every call."""
+    return _interval(quartiles(values).median, _medians(values, "a", resamples), level)
+
+
+def median_difference(
+    values: Sequence[float], others: Sequence[float], *, level: float = LEVEL, resamples: int = RESAMPLES
+) -> Interval:
+    """The median of a sample less that of another, independent one, with its bootstrap interval.
+
+    A difference of two infinite medians is unknown: the estimate is then NaN, and a resample of that kind is below the
+    low end and above the high one.
+    """
+    with np.errstate(invalid="ignore"):
+        found = np.float64(quartiles(values).median) - np.float64(quartiles(others).median)
+        differences = _medians(values, "a", resamples) - _medians(others, "b", resamples)
+    return _interval(float(found), differences, level)
+
+
+def _medians(values: Sequence[float], name: str, resamples: int) -> Numbers:
+    """The medians of so many samples drawn from a sample with replacement."""
+    sample, count = np.asarray(values, dtype=np.float64), len(values)
+    places = stream(0, f"bootstrap/{name}", 0, device="cpu").integers(resamples, count, 0, count - 1).numpy()
+    return _quantile(np.sort(sample[places.T], axis=0), 0.5)
+
+
+def _interval(estimate: float, resampled: Numbers, level: float) -> Interval:
+    """The least interval between members of a resampled distribution that leaves at most half of 1 - level outside
+    each end."""
+    outside = math.floor((1 - level) / 2 * len(resampled))
+    low = np.sort(np.where(np.isnan(resampled), -math.inf, resampled))[outside]
+    high = np.sort(np.where(np.isnan(resampled), math.inf, resampled))[-1 - outside]
+    return Interval(estimate, float(low), float(high))
