@@ -4,6 +4,7 @@ of a fraction.
 Values may be infinite: the cost of a machine that failed is, and it takes part in every summary.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -91,9 +92,15 @@ def median_difference(
 
 def _medians(values: Sequence[float], name: str, resamples: int) -> Numbers:
     """The medians of so many samples drawn from a sample with replacement."""
-    sample, count = np.asarray(values, dtype=np.float64), len(values)
-    places = stream(0, f"bootstrap/{name}", 0, device="cpu").integers(resamples, count, 0, count - 1).numpy()
+    sample = np.asarray(values, dtype=np.float64)
+    places = _places(len(values), name, resamples)
     return _quantile(np.sort(sample[places.T], axis=0), 0.5)
+
+
+@functools.lru_cache(maxsize=16)  # drawing them takes longer than all the rest, and records are of few sizes
+def _places(count: int, name: str, resamples: int) -> NDArray[np.int64]:
+    """Which members of a sample are drawn, [resamples, count]."""
+    return stream(0, f"bootstrap/{name}", 0, device="cpu").integers(resamples, count, 0, count - 1).numpy()
 
 
 def _interval(estimate: float, resampled: Numbers, level: float) -> Interval:

@@ -1,9 +1,9 @@
 """What can be measured in records to test a sentence of the paper, and when it counts as held.
 
-A measure is decided by an interval, not by an estimate: a share of machines by Wilson's interval, a median, a difference
-or a ratio of medians by its bootstrap interval, all of 95 %. Where the interval includes the limit, or the record is not
-there or too small, the sentence could not be tested, and the reason is given. A machine that failed costs infinity and
-takes part in everything.
+A measure is decided by an interval, not by an estimate: a share of machines by Wilson's interval; a median, or a
+difference or ratio of medians, by its bootstrap interval; all of 95 %. Where the interval includes the limit, or the
+record is not there or too small, the sentence could not be tested, and the reason is given. A machine that failed costs
+infinity and takes part in everything.
 """
 
 import dataclasses

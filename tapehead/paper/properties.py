@@ -1,4 +1,4 @@
-"""Sentences of the paper about the machine itself, which no training can decide: gradients and numbers of parameters."""
+"""Sentences of the paper about the machine itself, which no training decides: gradients and parameter counts."""
 
 import functools
 from typing import NamedTuple
@@ -45,7 +45,7 @@ def memory_growth() -> tuple[Growth, ...]:
 
 
 def separation() -> tuple[str, bool]:
-    """Section 4.6: an NTM's parameters do not depend on its slots, an LSTM's grow with the square of its hidden units."""
+    """Section 4.6: an NTM has the same parameters on every tape, an LSTM's grow with the square of its size."""
     ntm = {one.parameters for one in memory_growth() if "NTM" in one.name}
     lstm = [one for one in memory_growth() if "LSTM" in one.name]
     doubled = lstm[-1].parameters / lstm[-2].parameters
@@ -79,26 +79,24 @@ def differentiable() -> tuple[str, bool]:
 
 
 def _gradient_error(controller: str) -> float:
-    torch_draw = stream(0, "claims/gradient", 0)
-    model = NTM(
-        4, 3, controller=controller, controller_size=8, memory_slots=6, memory_width=5, backend="reference",
-        dtype=torch.float64,
-    )  # fmt: skip
-    inputs = 2 * torch_draw.uniform(7, 4).unsqueeze(1) - 1
-    flat = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
-    direction = (2 * torch_draw.uniform(1, flat.numel()) - 1).squeeze(0)
+    sizes = {"controller_size": 8, "memory_slots": 6, "memory_width": 5}
+    model = NTM(4, 3, controller=controller, **sizes, backend="reference", dtype=torch.float64)
+    names, shapes = zip(*((name, value.shape) for name, value in model.named_parameters()), strict=True)
+    draw = stream(0, "claims/gradient", 0)
+    inputs = 2 * draw.uniform(7, 4).unsqueeze(1) - 1  # 7 steps, a batch of 1
+    count = sum(shape.numel() for shape in shapes)
+    flat, direction = (2 * draw.uniform(1, count).squeeze(0) - 1 for _ in range(2))
 
-    def cost(step: float) -> torch.Tensor:
-        moved = dict(zip(names, _split(flat + step * direction, shapes), strict=True))
-        outputs: torch.Tensor = torch.func.functional_call(model, moved, (inputs,))[0]
+    def cost(values: torch.Tensor) -> torch.Tensor:
+        parameters = dict(zip(names, _split(values, shapes), strict=True))
+        outputs: torch.Tensor = torch.func.functional_call(model, parameters, (inputs,))[0]
         return outputs.square().sum()
 
-    names, shapes = zip(*((name, value.shape) for name, value in model.named_parameters()), strict=True)
-    gradients = torch.autograd.grad(model(inputs)[0].square().sum(), list(model.parameters()))
-    slope = float(torch.cat([gradient.flatten() for gradient in gradients]) @ direction)
+    flat.requires_grad_()
+    (gradient,) = torch.autograd.grad(cost(flat), flat)
     with torch.no_grad():
-        differences = float((cost(STEP) - cost(-STEP)) / (2 * STEP))
-    return abs(slope - differences) / abs(differences)
+        differences = float((cost(flat + STEP * direction) - cost(flat - STEP * direction)) / (2 * STEP))
+    return abs(float(gradient @ direction) - differences) / abs(differences)
 
 
 def _split(flat: torch.Tensor, shapes: tuple[torch.Size, ...]) -> list[torch.Tensor]:

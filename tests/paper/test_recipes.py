@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tapehead.commands.presets import parameter_count
 from tapehead.experiment.config import Experiment
 from tapehead.kernels.update.optimisers import Adam, Graves
+from tapehead.paper.properties import parameter_count
 from tapehead.paper.recipes import TUNED, general_experiment, row_experiment, rows
 from tapehead.paper.tables import MACHINES, MISPRINTS, PAPER_TASKS, ROWS, TABLES, VARIANTS, row_name
 from tapehead.registry import TASKS
