@@ -177,6 +177,16 @@ class Confirm:
 
 
 @dataclasses.dataclass(frozen=True)
+class Report:
+    """Write one HTML file with the paper's tables, figures and claims beside ours, from records; nothing is trained."""
+
+    results: Path = Path("results")
+    """A folder of records, as tapehead confirm writes them."""
+    out: Path = Path("report")
+    """The folder that index.html goes to."""
+
+
+@dataclasses.dataclass(frozen=True)
 class List:
     """List the machines, each with its cost at the headline size."""
 
@@ -233,7 +243,7 @@ class Zoo:
     """What to do."""
 
 
-COMMANDS = (Train, Eval, Figures, Presets, Tasks, Confirm, Zoo, Bench, Doctor)
+COMMANDS = (Train, Eval, Figures, Presets, Tasks, Confirm, Report, Zoo, Bench, Doctor)
 Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
 
 

@@ -25,6 +25,8 @@ ORDER = (
     ("paper",),
     ("bench",),
     ("lab",),
+    ("report",),
+    ("reproduce",),
     ("commands",),
     ("cli",),
 )

@@ -1,7 +1,7 @@
 """Sentences of the paper about the machine itself, which no training decides: gradients and parameter counts."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -79,7 +79,7 @@ def differentiable() -> tuple[str, bool]:
 
 
 def _gradient_error(controller: str) -> float:
-    sizes = {"controller_size": 8, "memory_slots": 6, "memory_width": 5}
+    sizes: dict[str, Any] = {"controller_size": 8, "memory_slots": 6, "memory_width": 5}
     model = NTM(4, 3, controller=controller, **sizes, backend="reference", dtype=torch.float64)
     names, shapes = zip(*((name, value.shape) for name, value in model.named_parameters()), strict=True)
     draw = stream(0, "claims/gradient", 0)

@@ -1,0 +1,63 @@
+"""What a page is made of: sections of paragraphs, tables and pictures. Values only; the template draws them."""
+
+import dataclasses
+import re
+from typing import Literal
+
+Kind = Literal["", "good", "bad", "open"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    text: str
+    value: float | str | None = None
+    """What the column is sorted by, if not the text."""
+    link: str = ""
+    """The place on the page where the number comes from."""
+    kind: Kind = ""
+    code: bool = False
+
+    @property
+    def is_number(self) -> bool:
+        return isinstance(self.value, int | float)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    anchors: tuple[str, ...] = ()
+    """Of the rows, where other tables refer to them."""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row of {self.name!r} has {len(row)} cells for {len(self.columns)} columns.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    title: str
+    caption: str
+    source: str = ""
+    """A data address; empty if the figure could not be drawn, which the caption then explains."""
+    width: int = 0
+    height: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    anchor: str
+    title: str
+    blocks: tuple[Table | Text | Picture, ...]
+
+
+def anchor_of(kind: str, name: str) -> str:
+    """An identifier on the page: "record-h200-copy-lstm-json"."""
+    return f"{kind}-{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}"
