@@ -4,9 +4,9 @@ of a fraction.
 Values may be infinite: the cost of a machine that failed is, and it takes part in every summary.
 """
 
-import functools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -54,11 +54,12 @@ def _quantile(ordered: Numbers, share: float) -> Numbers:
     place = share * (len(ordered) - 1)
     below, part = int(place), place - int(place)
     if part == 0:
-        return ordered[below]
+        return np.asarray(ordered[below])
     a, b = ordered[below], ordered[below + 1]
     with np.errstate(invalid="ignore"):  # the difference of two infinities
         between = a + part * (b - a)
-    return np.where(np.isinf(a) | np.isinf(b), np.where(np.isinf(a), a, b), between)
+    found: Numbers = np.where(np.isinf(a) | np.isinf(b), np.where(np.isinf(a), a, b), between)
+    return found
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
@@ -93,14 +94,15 @@ def median_difference(
 def _medians(values: Sequence[float], name: str, resamples: int) -> Numbers:
     """The medians of so many samples drawn from a sample with replacement."""
     sample = np.asarray(values, dtype=np.float64)
-    places = _places(len(values), name, resamples)
-    return _quantile(np.sort(sample[places.T], axis=0), 0.5)
+    return _quantile(np.sort(sample[_places(len(values), name, resamples)], axis=0), 0.5)
 
 
-@functools.lru_cache(maxsize=16)  # drawing them takes longer than all the rest, and records are of few sizes
+@lru_cache(maxsize=32)
 def _places(count: int, name: str, resamples: int) -> NDArray[np.int64]:
-    """Which members of a sample are drawn, [resamples, count]."""
-    return stream(0, f"bootstrap/{name}", 0, device="cpu").integers(resamples, count, 0, count - 1).numpy()
+    """Which members of a sample are drawn, [count, resamples]: the same for all samples of a size."""
+    source = stream(0, f"bootstrap/{name}", 0, device="cpu")
+    places: NDArray[np.int64] = source.integers(resamples, count, 0, count - 1).numpy().T
+    return places
 
 
 def _interval(estimate: float, resampled: Numbers, level: float) -> Interval:

@@ -4,6 +4,7 @@ Only what is scored is shown. Time runs to the right at one scale in the whole p
 answer is short (recall), several sequences stand side by side.
 """
 
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ ROOM = style.WIDTH - LEFT - page.RIGHT
 HEADING, GAP, MARKS, APART = 0.4, 0.05, 0.07, 0.2
 CELL, LARGEST_CELL, LARGEST_HEIGHT = 0.054, 0.16, 0.12
 NARROWEST = 1.5  # room for a heading
+BLOCK = 0.32  # height of the heading of a block
 
 FEW, FILL = 8, 28  # answers of fewer than FEW steps are drawn side by side, until there are FILL steps
 
@@ -82,19 +84,32 @@ def answers(view: RunView) -> Figure:
     return draw_answers(view.model, view.task, view.seed)
 
 
-@style.look()
 def draw_answers(model: SequenceModel, task: Task, seed: int) -> Figure:
     """Every size of the task's `generalisation`."""
     strips = [make_strip(model, task, sizes) for sizes in task.generalisation]
-    cell = cell_width([strip.targets.shape[1] for strip in strips])
-    tall = min(max(cell, CELL), LARGEST_HEIGHT) * task.output_size  # of a row of targets
+    return draw_strips(f"{style.task_title(task.name)}: targets and outputs (seed {seed})", {"": strips})
+
+
+@style.look()
+def draw_strips(title: str, blocks: Mapping[str, Sequence[Strip]]) -> Figure:
+    """Blocks of strips one below the other, each under its heading, at one scale; a block may have none."""
+    strips = [strip for block in blocks.values() for strip in block]
+    cell = min(cell_width([strip.targets.shape[1] for strip in block]) for block in blocks.values() if block)
+    tall = min(max(cell, CELL), LARGEST_HEIGHT) * max(len(strip.targets) for strip in strips)  # of a row of targets
     line = HEADING + 2 * (tall + GAP) + MARKS + APART
-    places, lines = arrange([strip.targets.shape[1] * cell for strip in strips], line)
-    figure = Figure(figsize=(style.WIDTH, page.TOP + lines * line + page.FOOT))
-    title = f"{style.task_title(task.name)}: targets and outputs (seed {seed})"
+    arranged = [arrange([strip.targets.shape[1] * cell for strip in block], line) for block in blocks.values()]
+    headings = BLOCK * sum(bool(heading) for heading in blocks)
+    height = page.TOP + headings + sum(lines for _, lines in arranged) * line + page.FOOT
+    figure = Figure(figsize=(style.WIDTH, height))
     page.text(figure, 0.15, 0.3, title, fontsize=12)
-    for strip, place in zip(strips, places, strict=True):
-        _draw_strip(figure, strip, place, cell, tall)
+    down = 0.0
+    for (heading, block), (places, lines) in zip(blocks.items(), arranged, strict=True):
+        if heading:
+            page.text(figure, 0.15, page.TOP + down + 0.12, heading, fontsize=10.5, fontweight="bold")
+            down += BLOCK
+        for strip, place in zip(block, places, strict=True):
+            _draw_strip(figure, strip, place._replace(y=place.y + down), cell, tall)
+        down += lines * line
     words = "bits: mean cost per sequence; marks: steps with a wrong answer"
     page.foot(figure, LEFT, words, style.BITS, "output")
     return figure
@@ -109,7 +124,7 @@ def cell_width(columns: list[int]) -> float:
 def arrange(widths: list[float], line: float) -> tuple[list[Place], int]:
     """Strips from left to right, and a new line where one does not fit: their places, and the number of lines."""
     places: list[Place] = []
-    x, lines = 0.0, 1
+    x, lines = 0.0, min(1, len(widths))
     for width in widths:
         if x > 0 and x + max(width, NARROWEST) > ROOM + 1e-9:
             x, lines = 0.0, lines + 1

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tapehead.evaluation.learning import Band, band_of
 from tapehead.figures import page, style
 
 LEAST, MOST = 1e-5, 1e4  # bits; what lies outside is drawn at the edge
@@ -57,7 +58,7 @@ def _strip(axes: Axes, y: int, record: dict[str, Any], c: int) -> None:
 
 def _name(record: dict[str, Any]) -> str:
     """ "Copy: NTM, LSTM"; with its training, if that is not the recipe `tuned`."""
-    task, machine = _task_and_machine(record["row"])
+    task, machine = task_and_machine(record["row"])
     name = style.task_title(task) + (f": {MACHINES[machine]}" if machine else "")
     episodes = record["experiment"]["training"]["episodes"]
     return name if record["recipe"] == "tuned" else f"{name} ({record['recipe']}, {episodes:,})"
@@ -79,8 +80,8 @@ def draw_learning(records: list[dict[str, Any]]) -> Figure:
     """Training cost over training sequences, a panel for each task: median and quartiles of all machines of a row."""
     panels: dict[str, list[dict[str, Any]]] = {}
     for record in records:
-        if all(machine.get("curve") for machine in record["machines"]):
-            panels.setdefault(_task_and_machine(record["row"])[0], []).append(record)
+        if any(machine.get("curve") for machine in record["machines"]):
+            panels.setdefault(task_and_machine(record["row"])[0], []).append(record)
     rows = max(1, -(-len(panels) // COLUMNS))
     figure = Figure(figsize=(style.WIDTH, 0.8 + rows * (PANEL + GAP)))
     page.text(figure, 0.15, 0.3, "Learning, at equal numbers of training sequences", fontsize=12)
@@ -99,26 +100,41 @@ def draw_learning(records: list[dict[str, Any]]) -> Figure:
 
 
 def _learned(axes: Axes, record: dict[str, Any]) -> None:
-    _, machine = _task_and_machine(record["row"])
-    curves = [np.array(one["curve"]) for one in record["machines"]]
-    longest = max(curves, key=len)[:, 0]
-    # a machine that was retired before the others is drawn at its last cost
-    costs = np.array([np.interp(longest, curve[:, 0], np.maximum(curve[:, 1], BEST)) for curve in curves])
-    low, median, high = np.quantile(costs, (0.25, 0.5, 0.75), axis=0)
-    colour = LINES.get(machine, style.INK)
-    label = f"{MACHINES.get(machine, record['row'])}, {record['recipe']}, {len(curves)} seeds"
-    axes.plot(
-        longest,
-        median,
-        color=colour,
-        linewidth=1.3,
-        linestyle="-" if record["recipe"] == "tuned" else "--",
-        label=label,
+    found = band_of(record["machines"])
+    assert found is not None
+    label = (
+        f"{MACHINES.get(task_and_machine(record['row'])[1], record['row'])}, {record['recipe']}, {found.seeds} seeds"
     )
-    axes.fill_between(longest, low, high, color=colour, alpha=0.2, linewidth=0)
+    draw_band(axes, found, record, label, least=BEST)
 
 
-def _task_and_machine(row: str) -> tuple[str, str]:
+def draw_band(
+    axes: Axes,
+    band: Band,
+    record: dict[str, Any],
+    label: str,
+    *,
+    unit: float = 1.0,
+    base: float = 0.0,
+    least: float = 0.0,
+) -> None:
+    """Median and quartiles of a record's machines.
+
+    unit: episodes of one step on the axis; base: added to all costs; least: lower costs are drawn as this. Where
+    machines failed, the band ends above all costs; where most did, the line ends.
+    """
+    colour = LINES.get(task_and_machine(record["row"])[1], style.INK)
+    most = 2 * float(np.max(band.costs, where=np.isfinite(band.costs), initial=least))
+    low, median, high = (np.maximum(part + base, least) for part in (band.low, band.median, band.high))
+    dashes = "-" if record["recipe"] == "tuned" else "--"
+    x = band.episodes / unit
+    axes.plot(x, median, color=colour, linewidth=1.3, linestyle=dashes, label=label)
+    top = np.where(np.isinf(high), most + base, high)
+    axes.fill_between(x, low, top, where=np.isfinite(low), color=colour, alpha=0.2, linewidth=0)
+
+
+def task_and_machine(row: str) -> tuple[str, str]:
+    """ "copy-ntm-lstm" as copy and ntm-lstm; the second is empty for a record that is no row of the paper."""
     for machine in MACHINES:  # longest first
         if row.endswith(f"-{machine}"):
             return row.removesuffix(f"-{machine}"), machine

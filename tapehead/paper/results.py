@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 from tapehead import files
 from tapehead.experiment.config import Experiment
 from tapehead.models import SequenceModel
+from tapehead.paper.recipes import row_experiment
 from tapehead.tasks import Task
 from tapehead.zoo import store
 
@@ -32,7 +33,7 @@ class Machine(NamedTuple):
     task: Task
     seed: int
     origin: str
-    """In words: "seed 2008 of the zoo's copy-ntm-lstm"."""
+    """In words: "seed 2005 of the zoo's copy-ntm-lstm, median of ..."."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +81,21 @@ class Results:
         return _of_zoo(row, None, f"the zoo's {row}") if row in store.names() else None
 
 
+def command_of(record: Record) -> str:
+    """The line that makes a record again."""
+    if record["recipe"] == "custom":
+        return f"tapehead confirm {record['row']}.toml"
+    row, recipe, seeds = record["row"], record["recipe"], record["seeds"]
+    whole = Experiment.from_plain(record["experiment"])
+    usual = row_experiment(row, recipe).training.episodes
+    words = ["tapehead confirm", row]
+    words += ["--recipe", recipe] if recipe != "tuned" else []
+    words += ["--seed", str(seeds[0]), "--seeds", str(len(seeds))]
+    words += ["--episodes", str(whole.training.episodes)] if whole.training.episodes != usual else []
+    words += ["--device", whole.place.device] if whole.place.device != "cpu" else []
+    return " ".join(words)
+
+
 def has_curves(record: Record) -> bool:
     """Whether a record was made since records have learning curves; a seed whose costs were never finite has none."""
     return any(machine.get("curve") for machine in record["machines"])
@@ -107,4 +123,6 @@ def _preference(record: Record) -> tuple[bool, int, int]:
 def _of_zoo(row: str, folder: Path | None, name: str) -> Machine:
     card = store.card(row, folder)
     experiment = Experiment.from_plain(card.experiment, f"the card of {card.name}")
-    return Machine(row, store.load(row, folder=folder), experiment.task, card.seed, f"seed {card.seed} of {name}")
+    return Machine(
+        row, store.load(row, folder=folder), experiment.task, card.seed, f"seed {card.seed} of {name}, {card.chosen}"
+    )

@@ -1,0 +1,12 @@
+"""Figure 5: LSTM generalisation on the copy task."""
+
+from tapehead.paper.figures.figure04 import SIZES
+from tapehead.paper.figures.outputs import Outputs
+
+FIGURE = Outputs(
+    5,
+    "LSTM generalisation on the copy task",
+    {"LSTM": "copy-lstm"},
+    SIZES,
+    "the same lengths; the LSTM copies length 20 and breaks soon beyond it.",
+).figure()

@@ -1,0 +1,200 @@
+"""Learning curves of the three systems (Figures 3, 7, 10, 13 and 18): median and quartiles of all seeds.
+
+Each recipe has a row: on the left the axes of the paper, on the right logarithmic ones, which show how far costs fall.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tapehead.evaluation.learning import Band, band_of
+from tapehead.evaluation.summaries import median_difference, median_interval
+from tapehead.experiment.config import Experiment
+from tapehead.figures import page, style
+from tapehead.figures.records import draw_band
+from tapehead.paper.figures.figure import INTERVALS, SYSTEMS, PaperFigure, estimate, fraction, paragraph
+from tapehead.paper.results import Record, Results, command_of
+from tapehead.streams import stream
+from tapehead.tasks import make_task
+
+RECIPES = ("tuned", "paper")
+OPTIMUM_SAMPLE = 10_000  # sequences behind the mean of the least possible costs
+LEAST = 1e-4  # bits on logarithmic axes; what is lower is drawn at the edge
+INFINITE = float("inf")
+
+# Inches.
+LEFT, BETWEEN, TALL, HEADING, BELOW = 0.75, 0.85, 2.5, 0.55, 0.75
+ACROSS = (style.WIDTH - LEFT - BETWEEN - page.RIGHT) / 2
+
+
+class System(NamedTuple):
+    """A record with learning curves."""
+
+    label: str
+    record: Record
+    band: Band
+
+
+@dataclasses.dataclass(frozen=True)
+class LearningCurves:
+    """The learning curves of one task."""
+
+    number: int
+    title: str
+    task: str
+    thousands: float
+    """Sequences on the paper's axis."""
+    bits: tuple[float, float]
+    """The paper's axis of costs."""
+    differs: str
+    """How the paper's figure differs."""
+
+    def figure(self) -> PaperFigure:
+        return PaperFigure(self.number, self.title, self.draw, self.caption, self.missing)
+
+    def systems(self, results: Results, recipe: str) -> list[System]:
+        """The systems that have learning curves."""
+        found = []
+        for ending, label in SYSTEMS.items():
+            record = results.record(f"{self.task}-{ending}", recipe)
+            band = None if record is None else band_of(record["machines"])
+            if record is not None and band is not None:
+                found.append(System(label, record, band))
+        return found
+
+    def absent(self, results: Results, recipe: str) -> Iterator[tuple[str, str]]:
+        """Rows without learning curves: their labels and the commands that make them."""
+        there = {system.label for system in self.systems(results, recipe)}
+        for ending, label in SYSTEMS.items():
+            if label not in there:
+                words = "" if recipe == "tuned" else f" --recipe {recipe}"
+                yield label, f"tapehead confirm {self.task}-{ending}{words}"
+
+    def missing(self, results: Results) -> str | None:
+        if any(self.systems(results, recipe) for recipe in RECIPES):
+            return None
+        commands = "; ".join(f"`{command}`" for _, command in self.absent(results, "tuned"))
+        task = style.task_title(self.task)
+        return f"No record of {task} in {results.folder} has learning curves: make them with {commands}."
+
+    @style.look()
+    def draw(self, results: Results) -> Figure:
+        rows = {recipe: found for recipe in RECIPES if (found := self.systems(results, recipe))}
+        if not rows:
+            raise ValueError(self.missing(results))
+        height = HEADING + TALL + BELOW
+        figure = Figure(figsize=(style.WIDTH, 0.55 + len(rows) * height))
+        page.text(figure, 0.15, 0.3, f"Figure {self.number}. {self.title}", fontsize=12)
+        for place, (recipe, systems) in enumerate(rows.items()):
+            top = 0.55 + place * height
+            absent = [label for label, _ in self.absent(results, recipe)]
+            page.text(figure, LEFT, top + 0.1, f"Recipe: {recipe}", fontweight="bold")
+            if absent:
+                words = f"No learning curves: {', '.join(absent)}"
+                page.text(figure, LEFT + 1.4, top + 0.1, words, fontsize=8.5, color=style.FAINT)
+            for column in (0, 1):
+                x = LEFT + column * (ACROSS + BETWEEN)
+                axes = page.axes(figure, x, top + HEADING, ACROSS, TALL)
+                (self._logarithmic if column else self._as_in_the_paper)(axes, systems)
+        return figure
+
+    def _as_in_the_paper(self, axes: Axes, systems: list[System]) -> None:
+        base = optimum(self.task)
+        for system in systems:
+            label = f"{system.label} ({system.band.seeds} seeds)"
+            draw_band(axes, system.band, system.record, label, unit=1000, base=base or 0.0)
+        if base is not None:
+            axes.axhline(base, color=style.INK, linewidth=1.0, linestyle=":", label=f"Optimal ({base:.1f} bits)")
+        axes.set(xlim=(0, self.thousands), ylim=self.bits, title="The axes of the paper")
+        axes.set(xlabel="Sequence number (thousands)", ylabel="Cost per sequence (bits)")
+        axes.grid(axis="y", color=style.UNSCORED, linewidth=0.6)
+        axes.legend(loc="upper right", fontsize=8)
+
+    def _logarithmic(self, axes: Axes, systems: list[System]) -> None:
+        for system in systems:
+            draw_band(axes, system.band, system.record, system.label, unit=1000, least=LEAST)
+        solved = systems[0].record["solved_bits"]
+        axes.axhline(solved, color=style.FAINT, linewidth=0.8, linestyle=(0, (5, 4)))
+        words = f"solved: under {solved:g}"
+        axes.text(0.01, solved * 1.08, words, color=style.FAINT, fontsize=8, transform=axes.get_yaxis_transform())
+        cost = "Cost per sequence" if optimum(self.task) is None else "Cost above the optimum"
+        axes.set(xscale="log", yscale="log", title="Logarithmic axes")
+        axes.set(xlabel="Sequence number (thousands)", ylabel=f"{cost} (bits)")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.grid(axis="y", color=style.UNSCORED, linewidth=0.6)
+
+    def caption(self, results: Results) -> str:
+        sentences = [
+            f"{style.task_title(self.task)}: training cost per sequence against the number of training sequences.",
+            "Lines are medians over all seeds and bands their quartiles; seeds that failed are in both.",
+            INTERVALS,
+        ]
+        if (base := optimum(self.task)) is not None:
+            sentences.append(
+                f"Costs are measured above the Bayes optimum of the same sequences (Eq. 10); its mean over "
+                f"{OPTIMUM_SAMPLE:,} sequences, {base:.2f} bits, is added on the paper's axes."
+            )
+        for recipe in RECIPES:
+            found = self.systems(results, recipe)
+            sentences += [_describe(system, recipe) for system in found]
+            sentences += _compare(found, recipe)
+            sentences.append(self._missing_systems(results, recipe))
+        return paragraph([*sentences, f"In the paper: {self.differs}"])
+
+    def _missing_systems(self, results: Results, recipe: str) -> str:
+        absent = [f"{label} (`{command}`)" for label, command in self.absent(results, recipe)]
+        return f"Missing, because no record of recipe {recipe} has their curves: {', '.join(absent)}." if absent else ""
+
+
+@cache
+def optimum(name: str) -> float | None:
+    """The mean of the least possible cost in bits, where a task knows it."""
+    task = make_task(name)
+    if not task.paired:
+        return None
+    batch = task.sample(stream(0, "optimum", 0, device="cpu"), batch_size=OPTIMUM_SAMPLE)
+    return float(task.optimal_bits(batch).mean())
+
+
+def to_solve(record: Record) -> list[float]:
+    """Sequences until each machine was solved, infinite where it was not."""
+    solved = [machine["solved_at"] for machine in record["machines"]]
+    return [INFINITE if episodes is None else float(episodes) for episodes in solved]
+
+
+def _describe(system: System, recipe: str) -> str:
+    """One system in a sentence or two."""
+    record, band = system.record, system.band
+    episodes = to_solve(record)
+    solved = sum(value < INFINITE for value in episodes)
+    parts = [f"{fraction(solved, len(episodes))} solved"]
+    if solved:
+        parts.append(f"median {estimate(median_interval(episodes), 'sequences')} to solve")
+    last = f"median cost {estimate(median_interval(band.costs[:, -1].tolist()), 'bits')}"
+    parts.append(f"{last} after {band.episodes[-1]:,.0f} sequences")
+    words = f"{system.label}, {recipe}, {band.seeds} seeds: {', '.join(parts)}"
+    return f"{words} ({record['file']}; `{command_of(record)}`).{_curriculum(record)}"
+
+
+def _curriculum(record: Record) -> str:
+    curriculum = Experiment.from_plain(record["experiment"]).curriculum
+    if not curriculum.options:
+        return ""
+    options = ", ".join(f"{name} {value}" for name, value in curriculum.options.items())
+    part = "" if curriculum.share >= 1 else f" in the first {curriculum.share:.0%} of training"
+    return f" Its training costs are those of a curriculum ({options}){part}."
+
+
+def _compare(systems: list[System], recipe: str) -> Iterator[str]:
+    """How much sooner each NTM is solved than the LSTM."""
+    by_label = {system.label: to_solve(system.record) for system in systems}
+    baseline = by_label.pop(SYSTEMS["lstm"], None)
+    for label, episodes in by_label.items():
+        if baseline is not None and min(episodes) < INFINITE and min(baseline) < INFINITE:
+            found = estimate(median_difference(baseline, episodes), "sequences")
+            yield f"LSTM less {label}, {recipe}: {found} to solve."

@@ -1,0 +1,90 @@
+"""Targets over outputs beyond the training sizes (Figures 4, 5 and 8)."""
+
+import dataclasses
+
+from matplotlib.figure import Figure
+
+from tapehead.evaluation.summaries import median_interval
+from tapehead.figures import style
+from tapehead.figures.answers import draw_strips, make_strip
+from tapehead.paper.figures.figure import INTERVALS, PaperFigure, estimate, fraction, missing_machine, paragraph
+from tapehead.paper.results import Machine, Record, Results, command_of
+
+INFINITE = float("inf")
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """One machine of each row on the same sequences, at some sizes."""
+
+    number: int
+    title: str
+    rows: dict[str, str]
+    """Headings, each with the row that it shows."""
+    sizes: tuple[dict[str, int], ...]
+    differs: str
+    """How the paper's figure differs."""
+
+    def figure(self) -> PaperFigure:
+        return PaperFigure(self.number, self.title, self.draw, self.caption, self.missing)
+
+    def machines(self, results: Results) -> dict[str, Machine]:
+        """Those that are there, by heading."""
+        found = {heading: results.machine(row) for heading, row in self.rows.items()}
+        return {heading: machine for heading, machine in found.items() if machine is not None}
+
+    def missing(self, results: Results) -> str | None:
+        if self.machines(results):
+            return None
+        return paragraph(missing_machine(results, row) or "" for row in self.rows.values())
+
+    @style.look()
+    def draw(self, results: Results) -> Figure:
+        machines = self.machines(results)
+        if not machines:
+            raise ValueError(self.missing(results))
+        blocks = {
+            heading: [make_strip(machine.model, machine.task, sizes) for sizes in self.sizes]
+            for heading, machine in machines.items()
+        }
+        blocks |= {f"{heading}: no trained machine": [] for heading in self.rows if heading not in machines}
+        return draw_strips(f"Figure {self.number}. {self.title}", blocks)
+
+    def caption(self, results: Results) -> str:
+        sentences = ["Targets and outputs on one sequence of each size, which was not trained on.", INTERVALS]
+        for heading, row in self.rows.items():
+            machine = results.machine(row)
+            if machine is None:
+                sentences.append(f"The row of {heading} is missing. {missing_machine(results, row)}")
+            else:
+                sentences.append(f"{heading}: {machine.origin}, trained on {trained_on(machine)}.")
+            sentences.append(all_seeds(results, row, self._labels(results, row)))
+        return paragraph([*sentences, f"In the paper: {self.differs}"])
+
+    def _labels(self, results: Results, row: str) -> list[str]:
+        record = results.record(row)
+        points = [] if record is None else record["points"]
+        return [point["label"] for point in points if point["sizes"] in self.sizes and point["slots"] is None]
+
+
+def trained_on(machine: Machine) -> str:
+    """ "length 1 to 20"."""
+    ranges = {name: (low, high) for name, (low, high) in machine.task.ranges().items()}
+    return ", ".join(f"{name} {low}" + (f" to {high}" if high > low else "") for name, (low, high) in ranges.items())
+
+
+def all_seeds(results: Results, row: str, labels: list[str]) -> str:
+    """What the record of a row says of all its seeds at some points."""
+    record = results.record(row)
+    if record is None:
+        return f"There is no record of {row} (`tapehead confirm {row}`)."
+    costs = "; ".join(f"{label}: {_cost(record, label)}" for label in labels)
+    where = f"{len(record['machines'])} seeds, {record['file']}, `{command_of(record)}`"
+    return f"All machines of {row} ({where}), median cost, and machines without an error: {costs}."
+
+
+def _cost(record: Record, label: str) -> str:
+    scores = [machine["scores"][label] for machine in record["machines"]]
+    bits = [INFINITE if score["bits"] is None else score["bits"] for score in scores]
+    perfect = sum(score["perfect"] == 1.0 for score in scores)
+    return f"{estimate(median_interval(bits), 'bits')}, {fraction(perfect, len(scores))}"
