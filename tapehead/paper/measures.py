@@ -25,9 +25,10 @@ LEAST_SHARE = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Test:
-    """What a measure found."""
+    """What a measure found, or several together."""
 
     ours: str
+    """In words, a line for each measure."""
     verdict: Verdict
     why: str = ""
     """Why it could not be tested."""
@@ -180,7 +181,7 @@ def test_all(measures: Sequence[Measure], results: Results, recipe: str) -> Test
     verdicts = {test.verdict for test in tests}
     untested: Verdict = "could not be tested" if "could not be tested" in verdicts else "held"
     return Test(
-        "; ".join(test.ours for test in tests if test.ours),
+        "\n".join(test.ours for test in tests if test.ours),
         "not held" if "not held" in verdicts else untested,
         "; ".join(dict.fromkeys(test.why for test in tests if test.why)),
         tuple(dict.fromkeys(file for test in tests for file in test.files)),
@@ -202,13 +203,12 @@ def _decided(ours: str, interval: Interval, limit: float, *, above: bool, files:
 
 
 def spread(interval: Interval) -> str:
-    """ "59.5 (45.8-70.1)"."""
+    """ "59.5 (45.8 to 70.1)"."""
     return f"{number(interval.estimate)} ({span(interval)})"
 
 
 def span(interval: Interval) -> str:
-    low, high = number(interval.low), number(interval.high)
-    return f"{low} to {high}" if interval.low < 0 else f"{low}-{high}"
+    return f"{number(interval.low)} to {number(interval.high)}"
 
 
 def number(value: float) -> str:

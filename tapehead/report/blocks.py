@@ -12,8 +12,8 @@ class Cell:
     text: str
     value: float | str | None = None
     """What the column is sorted by, if not the text."""
-    link: str = ""
-    """The place on the page where the number comes from."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Words and the places on the page that they lead to, instead of the text."""
     kind: Kind = ""
     code: bool = False
 

@@ -8,8 +8,8 @@ from tapehead.paper.results import Record, Results
 from tapehead.paper.tables import MISPRINTS, ROWS, Row
 from tapehead.report.blocks import Cell, Kind, Section, Table, Text
 from tapehead.report.cells import NONE, VERDICTS, episodes_cell, headline_cell, solved_cell
-from tapehead.report.provenance import record_cell, record_link, seeds_of
-from tapehead.report.verdicts import claim_link
+from tapehead.report.provenance import record_cell, seeds_of
+from tapehead.report.verdicts import claim_cell
 
 COMPARED: dict[str, Kind] = {"better": "good", "worse": "bad", "about equal": "", "no record": "open"}
 
@@ -34,15 +34,16 @@ def summary(tested: list[Tested], compared: list[Compared]) -> Section:
         (
             Text(f"{len(tuned)} claims of the paper were tested with the tuned recipes: {words}. {INTERVALS}"),
             key,
-            Text(
-                "Did not hold here: " + "; ".join(f"{one.claim.says} ({one.test.ours})" for one in failed) + "."
-                if failed
-                else "No claim that could be tested failed."
-            ),
-            Text(_worse_words(worse)),
+            Text("" if failed else "No claim that could be tested failed."),
+            Table("Did not hold", ("claim", "the paper says", "ours"), tuple(map(_failed_row, failed))),
+            Text(_worse_words(worse, len(compared))),
             Table("Worse than the paper", READING_COLUMNS, tuple(_reading_row(one) for one in worse)),
         ),
     )
+
+
+def _failed_row(one: Tested) -> tuple[Cell, ...]:
+    return claim_cell(one.claim), Cell(one.claim.says), Cell(one.test.ours)
 
 
 def _key_row(name: str, one: Tested) -> tuple[Cell, ...]:
@@ -51,16 +52,18 @@ def _key_row(name: str, one: Tested) -> tuple[Cell, ...]:
         Cell(name),
         Cell(claims.KEY_CLAIMS[name]),
         Cell(test.verdict, kind=VERDICTS[test.verdict]),
-        Cell(one.claim.id, link=claim_link(one.claim)),
-        Cell("; ".join(words for words in (test.ours, test.why) if words)),
+        claim_cell(one.claim),
+        Cell("\n".join(words for words in (test.ours, test.why) if words)),
     )
 
 
-def _worse_words(worse: list[Compared]) -> str:
+def _worse_words(worse: list[Compared], number_of: int) -> str:
     if not worse:
         return "No median of ours is above a number that could be read off the paper's plots."
-    names = ", ".join(f"{one.reading.row} ({one.reading.where})" for one in worse)
-    return f"Our median cost is above the paper's, with its whole interval, in {len(worse)} places: {names}."
+    return (
+        f"Of {number_of} numbers that could be read off the paper's plots, ours is worse in {len(worse)}: our median, "
+        "with its whole interval, is above the paper's."
+    )
 
 
 PAPER_COLUMNS = (
@@ -118,7 +121,7 @@ def _paper_row(row: Row, record: Record | None) -> tuple[Cell, ...]:
         Cell(record["headline"]),
         headline_cell(record),
         Cell(seeds_of(record), len(record["seeds"])),
-        record_cell(record),
+        record_cell(record["file"]),
     )
 
 
@@ -136,5 +139,5 @@ def _reading_row(one: Compared) -> tuple[Cell, ...]:
         Cell(f"{reading.bits:g}", reading.bits),
         ours,
         Cell(one.words, kind=COMPARED[one.words]),
-        Cell(one.file, link=record_link(one.file)) if one.file else NONE,
+        record_cell(*[one.file] if one.file else []),
     )

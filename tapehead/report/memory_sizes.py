@@ -50,5 +50,5 @@ def _row(record: Record) -> tuple[Cell, ...]:
         episodes_cell(record),
         Cell(record["headline"]),
         headline_cell(record),
-        record_cell(record),
+        record_cell(record["file"]),
     )

@@ -11,13 +11,9 @@ sequences. The same command makes it again; with the same commit, device and bac
 bit, which their SHA-256 in the record shows. Seconds are of the whole run."""
 
 
-def record_link(file: str | None) -> str:
-    return f"#{anchor_of('record', file)}" if file else ""
-
-
-def record_cell(record: Record) -> Cell:
-    """A link to where a record is described."""
-    return Cell(record["file"], link=record_link(record["file"]))
+def record_cell(*files: str) -> Cell:
+    """Links to where records are described; a dash if there are none."""
+    return Cell(" ".join(files) or "-", links=tuple((file, f"#{anchor_of('record', file)}") for file in files))
 
 
 def confirm_command(record: Record) -> str:

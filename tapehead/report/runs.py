@@ -25,7 +25,7 @@ def learning(results: Results) -> Section:
         if any(costs):
             cells = (Cell(_quartiles(cost), cost["median"]) if cost else NONE for cost in costs)
             seeds = Cell(seeds_of(record), len(record["seeds"]))
-            rows.append((Cell(record["row"]), Cell(record["recipe"]), seeds, *cells, record_cell(record)))
+            rows.append((Cell(record["row"]), Cell(record["recipe"]), seeds, *cells, record_cell(record["file"])))
     return Section(
         "learning",
         "Learning at equal budgets",
@@ -55,7 +55,7 @@ def failed(results: Results) -> Section:
             Cell(str(failure.seed), failure.seed),
             Cell(failure.kind, kind="" if failure.kind in ("relapse", "skipped updates") else "bad"),
             Cell(failure.what, failure.bits),
-            record_cell(failure.record),
+            record_cell(failure.record["file"]),
         )
         for failure in found
     )
@@ -77,7 +77,7 @@ def criteria(results: Results) -> Section:
             Cell(record["recipe"]),
             Cell(part["says"]),
             fraction_cell(part["count"], part["of"]),
-            record_cell(record),
+            record_cell(record["file"]),
         )
         for record in results.records
         for part in summarise(record)["criteria"]

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from tapehead.paper import properties
-from tapehead.paper.claims import Claim, Tested
+from tapehead.paper.claims import CLAIMS, Claim, Tested
 from tapehead.paper.measures import LEAST_SEEDS
 from tapehead.paper.results import Results
 from tapehead.paper.tables import ABLATIONS
 from tapehead.report.blocks import Cell, Section, Table, Text, anchor_of
 from tapehead.report.cells import VERDICTS, episodes_cell, solved_cell, under_one_bit_cell
-from tapehead.report.provenance import record_cell, record_link
+from tapehead.report.provenance import record_cell
 
 RULES = f"""Sentences of the paper in our own words. A claim is held, or not held, if the whole interval is on one side
 of its limit; otherwise, or without records, it could not be tested. At least {LEAST_SEEDS} seeds and half of the
@@ -21,42 +21,45 @@ with equal slots all heads are everywhere or stay at slot 0, and the ablation wo
 SEPARATION = "Separation of memory and computation: the parameters of a machine against the size of its memory."
 
 
-def claim_link(claim: Claim) -> str:
-    return f"#{anchor_of('claim', claim.id)}"
-
-
-COLUMNS = (
-    "claim", "section", "the paper says", "its number", "held if", "recipe", "ours", "verdict", "why, notes", "records",
-    "commands",
-)  # fmt: skip
+COLUMNS = ("claim", "section", "the paper says", "the paper's number", "recipe", "ours", "verdict", "records")
+TEST_COLUMNS = ("claim", "held if", "notes", "commands")
 ABLATION_COLUMNS = ("row", "solved", "sequences to solve", *(f"length {n}" for n in (20, 30, 50, 120)), "record")
+
+
+def claim_cell(claim: Claim) -> Cell:
+    """A link to a claim's verdict."""
+    return Cell(claim.id, links=((claim.id, f"#{anchor_of('claim', claim.id)}"),))
 
 
 def section(results: Results, tested: list[Tested]) -> Section:
     anchors = (anchor_of("claim", one.claim.id) if one.recipe == "tuned" else "" for one in tested)
-    table = Table("Claims", COLUMNS, tuple(_claim_row(one) for one in tested), tuple(anchors))
+    table = Table("Claims", COLUMNS, tuple(map(_claim_row, tested)), tuple(anchors))
+    tests = Table("How claims were tested", TEST_COLUMNS, tuple(_test_row(claim) for claim in CLAIMS))
     rows = [row for name in ("copy-ntm-lstm", *ABLATIONS) if (row := _ablation_row(results, name))]
     growth = Table("Parameters and memory", ("memory", "size", "parameters"), tuple(_growth_rows()))
     ablations = Table("Ablations", ABLATION_COLUMNS, tuple(rows))
-    return Section("claims", "Claims", (Text(RULES), table, Text(ABLATED), ablations, Text(SEPARATION), growth))
+    words = Text(RULES), Text(ABLATED), Text(SEPARATION)
+    return Section("claims", "Claims", (words[0], table, tests, words[1], ablations, words[2], growth))
 
 
 def _claim_row(one: Tested) -> tuple[Cell, ...]:
     claim, test = one.claim, one.test
-    files = ", ".join(test.files) or "-"
+    why = f"\n{test.why[0].upper()}{test.why[1:]}." if test.why else ""
     return (
         Cell(claim.id),
         Cell(claim.section),
         Cell(claim.says),
         Cell(claim.paper),
-        Cell(claim.held_if),
         Cell(one.recipe if claim.rows else "-"),
-        Cell(test.ours or "-"),
+        Cell((test.ours + why).strip()),
         Cell(test.verdict, kind=VERDICTS[test.verdict]),
-        Cell(" ".join(f"{words[0].upper()}{words[1:].rstrip('.')}." for words in (test.why, claim.note) if words)),
-        Cell(files, link=record_link(test.files[0]) if len(test.files) == 1 else "#records" if test.files else ""),
-        Cell("; ".join(claim.commands(one.recipe)), code=True),
+        record_cell(*test.files),
     )
+
+
+def _test_row(claim: Claim) -> tuple[Cell, ...]:
+    commands = "\n".join(claim.commands("tuned"))
+    return claim_cell(claim), Cell(claim.held_if), Cell(claim.note or "-"), Cell(commands, code=True)
 
 
 def _ablation_row(results: Results, row: str) -> tuple[Cell, ...]:
@@ -64,7 +67,7 @@ def _ablation_row(results: Results, row: str) -> tuple[Cell, ...]:
     if record is None:
         return ()
     lengths = (under_one_bit_cell(record, f"Length {n}") for n in (20, 30, 50, 120))
-    return Cell(row), solved_cell(record), episodes_cell(record), *lengths, record_cell(record)
+    return Cell(row), solved_cell(record), episodes_cell(record), *lengths, record_cell(record["file"])
 
 
 def _growth_rows() -> Iterator[tuple[Cell, ...]]:
