@@ -187,6 +187,20 @@ class Report:
 
 
 @dataclasses.dataclass(frozen=True)
+class Reproduce:
+    """Train what is missing of the whole paper, at one of three scales, and write the report. It resumes."""
+
+    scale: Literal["smoke", "laptop", "paper"] = "smoke"
+    """smoke: everything for a few updates, in minutes; laptop: what fits one night here; paper: all, 100 seeds."""
+    out: File = None
+    """Where runs, records and the report go (default: reproduction-SCALE)."""
+    dry_run: FlagCreatePairsOff[bool] = False
+    """Only measure the speed of this computer and print the plan."""
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
+
+
+@dataclasses.dataclass(frozen=True)
 class List:
     """List the machines, each with its cost at the headline size."""
 
@@ -243,7 +257,7 @@ class Zoo:
     """What to do."""
 
 
-COMMANDS = (Train, Eval, Figures, Presets, Tasks, Confirm, Report, Zoo, Bench, Doctor)
+COMMANDS = (Train, Eval, Figures, Presets, Tasks, Confirm, Report, Reproduce, Zoo, Bench, Doctor)
 Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
 
 

@@ -115,7 +115,7 @@ MISTAKES = {
     "an unknown recipe": ("train copy --recipe best", "best"),
     "an unknown backend": ("train copy --backend cuda", "must be one of auto, reference, cpu, gpu"),
     "a backend of another device": ("train copy --backend gpu", "backend 'gpu' cannot run this machine"),
-    "a backend for a model without kernels": ("train copy --model lstm --backend cpu", "has no kernels"),
+    "a backend of another device for an LSTM": ("train copy --model lstm --backend gpu", "backend 'gpu' cannot run"),
     "an unknown device": ("train copy --device cdua", "--device is 'cdua'"),
     "a device of torch's that is none of ours": ("train copy --device meta", "--device is 'meta'"),
     "a device with a tail": ("train copy --device cuda:x", "--device is 'cuda:x'"),
