@@ -45,12 +45,13 @@ def memory_use(view: RunView) -> Figure | None:
 
 
 @style.look()
-def draw_memory(trace: MemoryTrace, task: Task, seed: int) -> Figure:
+def draw_memory(trace: MemoryTrace, task: Task, seed: int, title: str = "") -> Figure:
+    """title: instead of one made of the task, its sizes and the seed."""
     heads = min(MOST_HEADS, max(len(trace.writing), len(trace.reading)))
     words, vectors, *weightings = rows = arrange(heads)
     figure = Figure(figsize=(style.WIDTH, rows[-1][0] + rows[-1][1] + FOOT))
-    title = f"{style.task_title(task.name)}: memory use ({task.label(longest_sizes(task)).lower()}, seed {seed})"
-    page.text(figure, 0.15, 0.3, title, fontsize=12)
+    usual = f"{style.task_title(task.name)}: memory use ({task.label(longest_sizes(task)).lower()}, seed {seed})"
+    page.text(figure, 0.15, 0.3, title or usual, fontsize=12)
     slots = used_slots(trace)
     _draw_words(figure, trace, words)
     _draw_vectors(figure, trace, vectors)

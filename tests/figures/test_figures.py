@@ -180,10 +180,13 @@ def test_a_right_answer_has_no_marks_and_a_wrong_one_has() -> None:
 
 def test_predictions_are_bayes_and_the_machines() -> None:
     task = make_task("ngrams", length=30, scored="after_context")
-    first = predict(small_lstm(task), task)[0]  # type: ignore[arg-type]
+    model = small_lstm(task)
+    first = predict({"machine": model}, task)[0]  # type: ignore[arg-type]
     batch = task.sample(source(task), batch_size=4)
-    bits, optimal, machine = first.rows
+    bits, optimal, machine = first.bits, first.optimal, first.said["machine"]
     assert len(bits) == len(machine) == 25
+    assert first.costs["machine"] == pytest.approx(-np.log2(np.where(bits > 0.5, machine, 1 - machine)).sum())
+    assert first.far("machine").tolist() == np.flatnonzero(abs(machine - optimal) > 0.25).tolist()
     assert -np.log2(np.where(bits > 0.5, optimal, 1 - optimal)).sum() == pytest.approx(
         float(task.optimal_bits(batch)[0])
     )

@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 from tapehead.evaluation.learning import Band, band_of
 from tapehead.evaluation.summaries import median_difference, median_interval
 from tapehead.experiment.config import Experiment
-from tapehead.figures import page, style
+from tapehead.figures import style
 from tapehead.figures.records import draw_band
 from tapehead.paper.figures.figure import INTERVALS, SYSTEMS, PaperFigure, estimate, fraction, paragraph
+from tapehead.paper.figures.panels import plain_numbers, recipe_panels
 from tapehead.paper.results import Record, Results, command_of
 from tapehead.streams import stream
 from tapehead.tasks import make_task
@@ -25,10 +26,6 @@ RECIPES = ("tuned", "paper")
 OPTIMUM_SAMPLE = 10_000  # sequences behind the mean of the least possible costs
 LEAST = 1e-4  # bits on logarithmic axes; what is lower is drawn at the edge
 INFINITE = float("inf")
-
-# Inches.
-LEFT, BETWEEN, TALL, HEADING, BELOW = 0.75, 0.85, 2.5, 0.55, 0.75
-ACROSS = (style.WIDTH - LEFT - BETWEEN - page.RIGHT) / 2
 
 
 class System(NamedTuple):
@@ -86,20 +83,12 @@ class LearningCurves:
         rows = {recipe: found for recipe in RECIPES if (found := self.systems(results, recipe))}
         if not rows:
             raise ValueError(self.missing(results))
-        height = HEADING + TALL + BELOW
-        figure = Figure(figsize=(style.WIDTH, 0.55 + len(rows) * height))
-        page.text(figure, 0.15, 0.3, f"Figure {self.number}. {self.title}", fontsize=12)
-        for place, (recipe, systems) in enumerate(rows.items()):
-            top = 0.55 + place * height
-            absent = [label for label, _ in self.absent(results, recipe)]
-            page.text(figure, LEFT, top + 0.1, f"Recipe: {recipe}", fontweight="bold")
-            if absent:
-                words = f"No learning curves: {', '.join(absent)}"
-                page.text(figure, LEFT + 1.4, top + 0.1, words, fontsize=8.5, color=style.FAINT)
-            for column in (0, 1):
-                x = LEFT + column * (ACROSS + BETWEEN)
-                axes = page.axes(figure, x, top + HEADING, ACROSS, TALL)
-                (self._logarithmic if column else self._as_in_the_paper)(axes, systems)
+        absent = {recipe: [label for label, _ in self.absent(results, recipe)] for recipe in rows}
+        notes = {recipe: f"No learning curves: {', '.join(names)}" if names else "" for recipe, names in absent.items()}
+        figure, panels = recipe_panels(f"Figure {self.number}. {self.title}", notes)
+        for recipe, (left, right) in panels.items():
+            self._as_in_the_paper(left, rows[recipe])
+            self._logarithmic(right, rows[recipe])
         return figure
 
     def _as_in_the_paper(self, axes: Axes, systems: list[System]) -> None:
@@ -111,7 +100,6 @@ class LearningCurves:
             axes.axhline(base, color=style.INK, linewidth=1.0, linestyle=":", label=f"Optimal ({base:.1f} bits)")
         axes.set(xlim=(0, self.thousands), ylim=self.bits, title="The axes of the paper")
         axes.set(xlabel="Sequence number (thousands)", ylabel="Cost per sequence (bits)")
-        axes.grid(axis="y", color=style.UNSCORED, linewidth=0.6)
         axes.legend(loc="upper right", fontsize=8)
 
     def _logarithmic(self, axes: Axes, systems: list[System]) -> None:
@@ -124,9 +112,7 @@ class LearningCurves:
         cost = "Cost per sequence" if optimum(self.task) is None else "Cost above the optimum"
         axes.set(xscale="log", yscale="log", title="Logarithmic axes")
         axes.set(xlabel="Sequence number (thousands)", ylabel=f"{cost} (bits)")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.grid(axis="y", color=style.UNSCORED, linewidth=0.6)
+        plain_numbers(axes)
 
     def caption(self, results: Results) -> str:
         sentences = [

@@ -73,18 +73,25 @@ def trained_on(machine: Machine) -> str:
     return ", ".join(f"{name} {low}" + (f" to {high}" if high > low else "") for name, (low, high) in ranges.items())
 
 
-def all_seeds(results: Results, row: str, labels: list[str]) -> str:
-    """What the record of a row says of all its seeds at some points."""
-    record = results.record(row)
+def all_seeds(results: Results, row: str, labels: list[str], recipe: str = "tuned", above_optimum: bool = False) -> str:
+    """What the record of a row says of all its seeds at some points. Costs above the optimum have no sequences without
+    an error."""
+    record = results.record(row, recipe)
     if record is None:
-        return f"There is no record of {row} (`tapehead confirm {row}`)."
-    costs = "; ".join(f"{label}: {_cost(record, label)}" for label in labels)
+        words = "" if recipe == "tuned" else f" --recipe {recipe}"
+        return f"There is no record of {row}, {recipe} (`tapehead confirm {row}{words}`)."
+    found = (_cost(record, label) + ("" if above_optimum else f", {_perfect(record, label)}") for label in labels)
+    costs = "; ".join(f"{label}: {words}" for label, words in zip(labels, found, strict=True))
+    kind = "median cost above the optimum" if above_optimum else "median cost, and machines without an error"
     where = f"{len(record['machines'])} seeds, {record['file']}, `{command_of(record)}`"
-    return f"All machines of {row} ({where}), median cost, and machines without an error: {costs}."
+    return f"All machines of {row}, {recipe} ({where}), {kind}: {costs}."
 
 
 def _cost(record: Record, label: str) -> str:
-    scores = [machine["scores"][label] for machine in record["machines"]]
-    bits = [INFINITE if score["bits"] is None else score["bits"] for score in scores]
-    perfect = sum(score["perfect"] == 1.0 for score in scores)
-    return f"{estimate(median_interval(bits), 'bits')}, {fraction(perfect, len(scores))}"
+    bits = [machine["scores"][label]["bits"] for machine in record["machines"]]
+    return estimate(median_interval([INFINITE if value is None else value for value in bits]), "bits")
+
+
+def _perfect(record: Record, label: str) -> str:
+    shares = [machine["scores"][label]["perfect"] for machine in record["machines"]]
+    return fraction(sum(share == 1.0 for share in shares), len(shares))
