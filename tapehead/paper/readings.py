@@ -8,7 +8,7 @@ import dataclasses
 import math
 
 from tapehead.evaluation.summaries import Interval, median_interval
-from tapehead.paper.measures import costs_at
+from tapehead.paper.measures import Unusable, costs_at, usable
 from tapehead.paper.results import Record, Results
 
 AXIS = 0.1
@@ -32,7 +32,7 @@ class Reading:
 class Compared:
     reading: Reading
     ours: Interval | None
-    """The median of all machines with its bootstrap interval; None if there is no record."""
+    """The median of all machines with its bootstrap interval; None if there is no record to tell it."""
     file: str | None = None
     seeds: int = 0
     episodes: int = 0
@@ -42,7 +42,7 @@ class Compared:
     def words(self) -> str:
         """Ours against the paper's, by the interval."""
         if self.ours is None:
-            return "no record"
+            return "not tested"
         if self.ours.low > self.reading.bits:
             return "worse"
         return "better" if self.ours.high < self.reading.bits else "about equal"
@@ -81,11 +81,13 @@ READINGS: tuple[Reading, ...] = (
 
 def compare(results: Results, recipe: str = "tuned") -> list[Compared]:
     """Every reading with ours, of the recipe asked for."""
-    return [_compared(reading, results.record(reading.row, recipe)) for reading in READINGS]
+    return [_compared(reading, results, recipe) for reading in READINGS]
 
 
-def _compared(reading: Reading, record: Record | None) -> Compared:
-    if record is None:
+def _compared(reading: Reading, results: Results, recipe: str) -> Compared:
+    try:
+        record = usable(results, reading.row, recipe)
+    except Unusable:
         return Compared(reading, None)
     seeds, trained = len(record["machines"]), int(record["experiment"]["training"]["episodes"])
     if reading.label is not None:
@@ -101,8 +103,16 @@ def _compared(reading: Reading, record: Record | None) -> Compared:
 def cost_after(machine: Record, episodes: int) -> float | None:
     """The training cost of a machine after so many sequences, or at its end if that is earlier; None if unknown."""
     if machine["episodes"] <= episodes:
-        last = machine["last_window_bits"]
-        return math.inf if last is None else float(last)
+        return last_cost(machine)
     if not machine.get("curve"):
         return None
     return next((float(bits) for end, bits in machine["curve"] if end >= 0.99 * episodes), math.inf)
+
+
+def last_cost(machine: Record) -> float:
+    """The training cost of a machine at its end: of the last window or, if it had none, of the last point of its
+    curve; infinite if neither was finite."""
+    last = machine["last_window_bits"]
+    if last is None and machine.get("curve"):
+        last = machine["curve"][-1][1]
+    return math.inf if last is None else float(last)

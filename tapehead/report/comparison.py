@@ -11,7 +11,7 @@ from tapehead.report.cells import NONE, VERDICTS, episodes_cell, headline_cell, 
 from tapehead.report.provenance import record_cell, seeds_of
 from tapehead.report.verdicts import claim_cell
 
-COMPARED: dict[str, Kind] = {"better": "good", "worse": "bad", "about equal": "", "no record": "open"}
+COMPARED: dict[str, Kind] = {"better": "good", "worse": "bad", "about equal": "", "not tested": "open"}
 
 INTERVALS = """Shares of machines come with Wilson's 95 % interval, medians with a bootstrap interval of 95 %. A machine
 that failed is in every count and every median, with an infinite cost."""

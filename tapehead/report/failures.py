@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
+from tapehead.paper.readings import last_cost
 from tapehead.paper.results import Record
 
 KINDS = {
@@ -42,7 +43,7 @@ def failures_of(record: Record) -> list[Failure]:
 def _gravest(record: Record, machine: dict[str, Any]) -> Failure | None:
     seed = machine["seed"]
     if machine["solved_at"] is None:
-        last = _finite(machine["last_window_bits"])
+        last = last_cost(machine)
         return Failure(record, seed, "not solved", f"{_said(last)} at the end of training", last)
     missed = [c for c, met in zip(record["criteria"], machine["met"], strict=True) if not met]
     if missed:
@@ -51,7 +52,7 @@ def _gravest(record: Record, machine: dict[str, Any]) -> Failure | None:
         said = ", ".join(f"{_said(bits)} at {label}" for label, bits in costs.items())
         return Failure(record, seed, "criterion missed", said, max(costs.values()))
     if not machine["passed"]:
-        return Failure(record, seed, "not passed", "above the validation's limit", _finite(machine["last_window_bits"]))
+        return Failure(record, seed, "not passed", "above the validation's limit", last_cost(machine))
     worst = _finite(machine["worst_window_after_solving_bits"])
     if worst > RELAPSE_BITS:
         return Failure(record, seed, "relapse", f"{_said(worst)} in the worst window after solving", worst)
