@@ -8,7 +8,7 @@ one counts as held. What a confirmation asks of a machine before it counts as go
 import dataclasses
 
 from tapehead.paper import properties
-from tapehead.paper.measures import Cheaper, Computed, Faster, Measure, Median, Share, Test, test_all
+from tapehead.paper.measures import Cheaper, Computed, Faster, Finding, Measure, Median, Share, combined
 from tapehead.paper.results import Results
 
 RECIPES = ("tuned", "paper")
@@ -46,7 +46,7 @@ class Claim:
 class Tested:
     claim: Claim
     recipe: str
-    test: Test
+    finding: Finding
 
 
 KEY_CLAIMS = {
@@ -292,14 +292,14 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def test_claims(results: Results) -> list[Tested]:
+def check_claims(results: Results) -> list[Tested]:
     """Every claim with the tuned recipes, and those with the paper's own that have records for it."""
     found = []
     for claim in CLAIMS:
         for recipe in RECIPES if claim.rows else RECIPES[:1]:
-            test = test_all(claim.measures, results, recipe)
-            if recipe == "tuned" or test.files:
-                found.append(Tested(claim, recipe, test))
+            finding = combined(claim.measures, results, recipe)
+            if recipe == "tuned" or finding.files:
+                found.append(Tested(claim, recipe, finding))
     return found
 
 
@@ -311,4 +311,4 @@ def key_verdicts(tested: list[Tested]) -> dict[str, Tested]:
     for one in tested:
         if one.claim.key and one.recipe == "tuned":
             parts[one.claim.key].append(one)
-    return {key: min(some, key=lambda one: order.index(one.test.verdict)) for key, some in parts.items()}
+    return {key: min(some, key=lambda one: order.index(one.finding.verdict)) for key, some in parts.items()}

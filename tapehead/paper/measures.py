@@ -24,7 +24,7 @@ LEAST_SHARE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class Test:
+class Finding:
     """What a measure found, or several together."""
 
     ours: str
@@ -41,7 +41,7 @@ class Measure(Protocol):
     def rows(self) -> tuple[str, ...]:
         """The rows whose records are needed."""
 
-    def test(self, results: Results, recipe: str) -> Test: ...
+    def test(self, results: Results, recipe: str) -> Finding: ...
 
 
 class Unusable(Exception):
@@ -87,7 +87,7 @@ class Share:
     def rows(self) -> tuple[str, ...]:
         return (self.row,)
 
-    def test(self, results: Results, recipe: str) -> Test:
+    def test(self, results: Results, recipe: str) -> Finding:
         record = usable(results, self.row, recipe)
         count = sum(bits < self.under for bits in costs_at(record, self.label))
         low, high = wilson(count, len(record["machines"]))
@@ -110,7 +110,7 @@ class Median:
     def rows(self) -> tuple[str, ...]:
         return (self.row,)
 
-    def test(self, results: Results, recipe: str) -> Test:
+    def test(self, results: Results, recipe: str) -> Finding:
         record = usable(results, self.row, recipe)
         interval = median_interval(costs_at(record, self.label))
         ours = f"{self.row}: median {spread(interval)} bits at {self.label}, {len(record['machines'])} seeds"
@@ -129,7 +129,7 @@ class Faster:
     def rows(self) -> tuple[str, ...]:
         return (self.row, self.than)
 
-    def test(self, results: Results, recipe: str) -> Test:
+    def test(self, results: Results, recipe: str) -> Finding:
         one, other = usable(results, self.row, recipe), usable(results, self.than, recipe)
         fast, slow = episodes_to_solve(one), episodes_to_solve(other)
         logs = median_difference([math.log(value) for value in slow], [math.log(value) for value in fast])
@@ -153,7 +153,7 @@ class Cheaper:
     def rows(self) -> tuple[str, ...]:
         return (self.row, self.than)
 
-    def test(self, results: Results, recipe: str) -> Test:
+    def test(self, results: Results, recipe: str) -> Finding:
         one, other = usable(results, self.row, recipe), usable(results, self.than, recipe)
         mine, theirs = costs_at(one, self.label), costs_at(other, self.label)
         interval = median_difference(mine, theirs)
@@ -170,36 +170,36 @@ class Computed:
     """What was found, and whether the sentence held."""
     rows: tuple[str, ...] = ()
 
-    def test(self, results: Results, recipe: str) -> Test:
+    def test(self, results: Results, recipe: str) -> Finding:
         ours, held = self.function()
-        return Test(ours, "held" if held else "not held")
+        return Finding(ours, "held" if held else "not held")
 
 
-def test_all(measures: Sequence[Measure], results: Results, recipe: str) -> Test:
+def combined(measures: Sequence[Measure], results: Results, recipe: str) -> Finding:
     """Several measures as one: held if all are, not held if one is not."""
-    tests = [_guarded(measure, results, recipe) for measure in measures]
-    verdicts = {test.verdict for test in tests}
+    findings = [_guarded(measure, results, recipe) for measure in measures]
+    verdicts = {finding.verdict for finding in findings}
     untested: Verdict = "could not be tested" if "could not be tested" in verdicts else "held"
-    return Test(
-        "\n".join(test.ours for test in tests if test.ours),
+    return Finding(
+        "\n".join(finding.ours for finding in findings if finding.ours),
         "not held" if "not held" in verdicts else untested,
-        "; ".join(dict.fromkeys(test.why for test in tests if test.why)),
-        tuple(dict.fromkeys(file for test in tests for file in test.files)),
+        "; ".join(dict.fromkeys(finding.why for finding in findings if finding.why)),
+        tuple(dict.fromkeys(file for finding in findings for file in finding.files)),
     )
 
 
-def _guarded(measure: Measure, results: Results, recipe: str) -> Test:
+def _guarded(measure: Measure, results: Results, recipe: str) -> Finding:
     try:
         return measure.test(results, recipe)
     except Unusable as reason:
-        return Test("", "could not be tested", str(reason))
+        return Finding("", "could not be tested", str(reason))
 
 
-def _decided(ours: str, interval: Interval, limit: float, *, above: bool, files: tuple[str, ...]) -> Test:
+def _decided(ours: str, interval: Interval, limit: float, *, above: bool, files: tuple[str, ...]) -> Finding:
     """Held if the whole interval is on the right side of the limit, not held if it is on the other."""
     if interval.low > limit or interval.high < limit:
-        return Test(ours, "held" if (interval.low > limit) == above else "not held", files=files)
-    return Test(ours, "could not be tested", f"the interval {span(interval)} includes {number(limit)}", files)
+        return Finding(ours, "held" if (interval.low > limit) == above else "not held", files=files)
+    return Finding(ours, "could not be tested", f"the interval {span(interval)} includes {number(limit)}", files)
 
 
 def spread(interval: Interval) -> str:

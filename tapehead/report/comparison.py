@@ -19,14 +19,14 @@ that failed is in every count and every median, with an infinite cost."""
 
 def summary(tested: list[Tested], compared: list[Compared]) -> Section:
     tuned = [one for one in tested if one.recipe == "tuned"]
-    counts = {verdict: sum(one.test.verdict == verdict for one in tuned) for verdict in VERDICTS}
+    counts = {verdict: sum(one.finding.verdict == verdict for one in tuned) for verdict in VERDICTS}
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     key = Table(
         "The five key claims",
         ("claim", "the paper says", "verdict", "decided by", "ours"),
         tuple(_key_row(name, one) for name, one in claims.key_verdicts(tested).items()),
     )
-    failed = [one for one in tuned if one.test.verdict == "not held"]
+    failed = [one for one in tuned if one.finding.verdict == "not held"]
     worse = [one for one in compared if one.words == "worse"]
     return Section(
         "summary",
@@ -43,17 +43,17 @@ def summary(tested: list[Tested], compared: list[Compared]) -> Section:
 
 
 def _failed_row(one: Tested) -> tuple[Cell, ...]:
-    return claim_cell(one.claim), Cell(one.claim.says), Cell(one.test.ours)
+    return claim_cell(one.claim), Cell(one.claim.says), Cell(one.finding.ours)
 
 
 def _key_row(name: str, one: Tested) -> tuple[Cell, ...]:
-    test = one.test
+    finding = one.finding
     return (
         Cell(name),
         Cell(claims.KEY_CLAIMS[name]),
-        Cell(test.verdict, kind=VERDICTS[test.verdict]),
+        Cell(finding.verdict, kind=VERDICTS[finding.verdict]),
         claim_cell(one.claim),
-        Cell("\n".join(words for words in (test.ours, test.why) if words)),
+        Cell("\n".join(words for words in (finding.ours, finding.why) if words)),
     )
 
 

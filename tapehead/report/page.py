@@ -55,7 +55,7 @@ KINDS = {"Table": Table, "Text": Text, "Picture": Picture}
 
 def sections(results: Results) -> list[Section]:
     """All sections of the report, in order; the one on open question 4 if its records are there."""
-    tested, compared = claims.test_claims(results), readings.compare(results)
+    tested, compared = claims.check_claims(results), readings.compare(results)
     figures = Section("figures", "Figures 3 to 18", tuple(pictures.draw_all(results)))
     found = [
         comparison.summary(tested, compared),

@@ -43,17 +43,17 @@ def section(results: Results, tested: list[Tested]) -> Section:
 
 
 def _claim_row(one: Tested) -> tuple[Cell, ...]:
-    claim, test = one.claim, one.test
-    why = f"\n{test.why[0].upper()}{test.why[1:]}." if test.why else ""
+    claim, finding = one.claim, one.finding
+    why = f"\n{finding.why[0].upper()}{finding.why[1:]}." if finding.why else ""
     return (
         Cell(claim.id),
         Cell(claim.section),
         Cell(claim.says),
         Cell(claim.paper),
         Cell(one.recipe if claim.rows else "-"),
-        Cell((test.ours + why).strip()),
-        Cell(test.verdict, kind=VERDICTS[test.verdict]),
-        record_cell(*test.files),
+        Cell((finding.ours + why).strip()),
+        Cell(finding.verdict, kind=VERDICTS[finding.verdict]),
+        record_cell(*finding.files),
     )
 
 
