@@ -124,7 +124,7 @@ def _draw_weightings(figure: Figure, trace: MemoryTrace, slots: list[int], rows:
         for head, place in zip(range(len(heads)), rows, strict=False):
             last = head == len(heads) - 1
             image = _panel(figure, column, place, heads[head], style.GREYS, (0, 1), trace.answer, times=last)
-            _label_slots(image.axes, slots, 8 if len(rows) == 1 else 4)
+            label_slots(image.axes, slots, 8 if len(rows) == 1 else 4)
             if column == 0 or head >= len(trace.writing):  # at the left end of its row
                 image.axes.set_ylabel("Location (slot)" if len(rows) == 1 else f"Head {head + 1}")
             if head == 0:
@@ -132,7 +132,7 @@ def _draw_weightings(figure: Figure, trace: MemoryTrace, slots: list[int], rows:
     _key(figure, rows[0], image, "Weighting", (0, 0.5, 1))
 
 
-def _label_slots(axes: Axes, slots: list[int], most: int) -> None:
+def label_slots(axes: Axes, slots: list[int], most: int) -> None:
     """Ticks at round slot numbers, at most so many."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, len(slots)) if len(slots) / s <= most)
     ticks = [i for i, slot in enumerate(slots) if slot % step == 0]

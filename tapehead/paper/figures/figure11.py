@@ -19,7 +19,7 @@ from tapehead.paper.results import Record, Results
 TASK = "associative-recall"
 TITLE = "Generalisation performance on associative recall for longer item sequences"
 PAPER_BITS = 40.0  # the top of the paper's axis
-LEAST = 1e-4  # bits on the logarithmic axis; what is lower is drawn at the edge
+LEAST = 1e-5  # bits on the logarithmic axis; what is lower is drawn at the edge
 
 
 class Costs(NamedTuple):
@@ -84,7 +84,7 @@ def _panel(axes: Axes, systems: dict[str, Record], scale: str) -> None:
     axes.set_xticks(range(6, 21, 2))
     plain_numbers(axes)
     if scale == "linear":
-        axes.legend(loc="upper left", fontsize=8)
+        axes.legend(loc="center right", fontsize=8)
 
 
 def caption(results: Results) -> str:

@@ -82,7 +82,11 @@ def all_seeds(results: Results, row: str, labels: list[str], recipe: str = "tune
         return f"There is no record of {row}, {recipe} (`tapehead confirm {row}{words}`)."
     found = (_cost(record, label) + ("" if above_optimum else f", {_perfect(record, label)}") for label in labels)
     costs = "; ".join(f"{label}: {words}" for label, words in zip(labels, found, strict=True))
-    kind = "median cost above the optimum" if above_optimum else "median cost, and machines without an error"
+    kind = (
+        "median cost above the optimum"
+        if above_optimum
+        else "median cost, and machines without an error in any sequence"
+    )
     where = f"{len(record['machines'])} seeds, {record['file']}, `{command_of(record)}`"
     return f"All machines of {row}, {recipe} ({where}), {kind}: {costs}."
 
