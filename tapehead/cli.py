@@ -198,6 +198,12 @@ class Reproduce:
     """Only measure the speed of this computer and print the plan."""
     device: str = "cpu"
     """cpu, or cuda for a GPU."""
+    engine: Annotated[Literal["local", "ray", "slurm"], arg(metavar="NAME")] = "local"
+    """local: processes of this machine; ray: tasks of Ray; slurm: jobs of Slurm."""
+    workers: Number = None
+    """How many jobs are trained at a time (default: one for each core or GPU; for slurm 8)."""
+    engine_options: Pairs = dataclasses.field(default_factory=dict)
+    """Options of the engine, as NAME VALUE pairs, as in tapehead sweep."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,7 +263,103 @@ class Zoo:
     """What to do."""
 
 
-COMMANDS = (Train, Eval, Figures, Presets, Tasks, Confirm, Report, Reproduce, Zoo, Bench, Doctor)
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Carry out the jobs of a sweep. The same command again goes on; the word run may be left out."""
+
+    what: Annotated[Positional[Path], arg(metavar="FILE")]
+    """A sweep's TOML file (see docs/sweeps.md), or the folder of a sweep that was begun or unpacked."""
+    out: File = None
+    """The sweep's folder (default: the file's name, under runs/)."""
+    engine: Annotated[Literal["local", "ray", "slurm"], arg(metavar="NAME")] = "local"
+    """local: processes of this machine; ray: tasks of Ray; slurm: jobs of Slurm."""
+    workers: Number = None
+    """How many jobs are trained at a time (default: one for each core or GPU; for slurm 8)."""
+    device: Name = None
+    """cpu, or cuda for a GPU (default: the experiments' own)."""
+    backend: Name = None
+    """auto, reference, cpu or gpu (default: the experiments' own)."""
+    retry: FlagCreatePairsOff[bool] = False
+    """Also try the jobs again that failed."""
+    plan: FlagCreatePairsOff[bool] = False
+    """List the jobs, and train nothing."""
+    engine_options: Pairs = dataclasses.field(default_factory=dict)
+    """Options of the engine, as NAME VALUE pairs: ray takes address and num_cpus; slurm takes the parameters of
+    submitit, such as slurm_partition gpu timeout_min 600."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """Show where a sweep stands: what runs, what is solved, costs, failures."""
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """A sweep's folder."""
+    json: FlagCreatePairsOff[bool] = False
+    """Print JSON, and nothing else on standard output."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pack:
+    """Write a whole sweep into one file, to carry it to another machine and to go on there."""
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """A sweep's folder, on which nothing works."""
+    file: Annotated[Positional[Path], arg(metavar="FILE")]
+    """The file to write."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unpack:
+    """Make the folder of a packed sweep. tapehead sweep FOLDER then goes on with it."""
+
+    file: Annotated[Positional[Path], arg(metavar="FILE")]
+    """A file that tapehead sweep pack wrote."""
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """The folder to make."""
+
+
+SWEEP = (Run, Status, Pack, Unpack)
+SweepAction: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in SWEEP)]  # noqa: UP007
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """Train many experiments: grids and lists of values, on all cores, a GPU, Ray or Slurm.
+
+    tapehead sweep FILE.toml carries out the jobs of a file; docs/sweeps.md describes it.
+    """
+
+    action: OmitSubcommandPrefixes[SweepAction]
+    """What to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """List the runs below a folder: what, seeds, solved, costs, state. Or compare two of them."""
+
+    folder: Annotated[Positional[Path], arg(metavar="[FOLDER]")] = Path("runs")
+    """Where to look."""
+    task: Name = None
+    """Only runs of this task."""
+    model: Name = None
+    """Only runs of this model: ntm, lstm, ntm-lstm, ntm-feedforward, or module:Class."""
+    recipe: Name = None
+    """Only runs whose recipe begins with this: copy-ntm-lstm, custom."""
+    state: Annotated[
+        Literal["finished", "running", "broken-off", "damaged"] | None, arg(metavar="NAME", help_behavior_hint="")
+    ] = None
+    """Only finished, running, broken-off or damaged runs."""
+    solved: FlagCreatePairsOff[bool] = False
+    """Only runs all of whose seeds are solved."""
+    unsolved: FlagCreatePairsOff[bool] = False
+    """Only finished runs with a seed that is not solved."""
+    compare: Annotated[tuple[Path, ...], arg(metavar="RUN RUN", help_behavior_hint="")] = ()
+    """Compare two runs: the settings in which they differ, and their results."""
+    json: FlagCreatePairsOff[bool] = False
+    """Print JSON, and nothing else on standard output."""
+
+
+COMMANDS = (Train, Eval, Figures, Presets, Tasks, Confirm, Sweep, Runs, Report, Reproduce, Zoo, Bench, Doctor)
 Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
 
 
@@ -295,6 +397,8 @@ def _parse(arguments: list[str]) -> object:
     _check_word("command", arguments[:1], COMMANDS)
     if arguments[:1] == ["zoo"]:
         _check_word("command of the zoo", arguments[1:2], ZOO)
+    if arguments[:1] == ["sweep"]:
+        arguments = _with_run(arguments)
     if shutil.get_terminal_size().columns < LEAST_COLUMNS:
         os.environ["COLUMNS"] = str(LEAST_COLUMNS)
     values: dict[str, str] = {}
@@ -309,6 +413,12 @@ def _parse(arguments: list[str]) -> object:
         if stop.code == 2:
             raise ValueError(_one_sentence(complaint.getvalue())) from None
         raise
+
+
+def _with_run(arguments: list[str]) -> list[str]:
+    """`tapehead sweep FILE` is `tapehead sweep run FILE`."""
+    names = {kind.__name__.lower() for kind in SWEEP} | {"-h", "--help"}
+    return arguments if not arguments[1:] or arguments[1] in names else ["sweep", "run", *arguments[1:]]
 
 
 def _split_values(arguments: list[str]) -> tuple[list[str], dict[str, str]]:

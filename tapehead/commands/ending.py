@@ -9,16 +9,13 @@ TAPEHEAD_DEBUG=1 shows the traceback as well.
 """
 
 import os
-import re
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 from tapehead import signals, terminal
-from tapehead.kernels.errors import CompilationError
+from tapehead.experiment.failures import explain
 
 SMALLER = {
     "train": "use a smaller --batch-size, fewer --seeds, or smaller sizes in --task-options and --model-options",
@@ -26,11 +23,6 @@ SMALLER = {
     "eval": "use fewer --episodes",
 }
 """What to do about too little memory, by command."""
-
-# MemoryError comes from Python, numpy and numba; torch, CUDA and C++ say it in a RuntimeError.
-OUT_OF_MEMORY = re.compile(
-    r"can't allocate memory|not enough memory|out.of.memory|alloc_failed|bad_alloc|size calculation overflowed", re.I
-)
 
 
 class Ending:
@@ -79,55 +71,10 @@ class Ending:
             return 1
         if os.environ.get("TAPEHEAD_DEBUG"):
             terminal.say("".join(traceback.format_exception(error)).rstrip())
-        if is_out_of_memory(error):
-            says, code = self._memory_sentence(error), 2
-        elif isinstance(error, OSError):
-            says, code = _file_sentence(error), 2
-        elif isinstance(error, ValueError | CompilationError | NotImplementedError):
-            says, code = str(error), 2
-        elif (place := _outside(error)) is not None:
-            says = f"{type(error).__name__}: {error} ({place}); set TAPEHEAD_DEBUG=1 for the traceback."
-            code = 2
+        reason = explain(error, SMALLER.get(self.command, "use a machine with more of it"))
+        if reason.ours:
+            says = f"internal error ({reason.says}): please report it; set TAPEHEAD_DEBUG=1 for the traceback."
         else:
-            what = f"{type(error).__name__}: {error}"[:200]
-            says = f"internal error ({what}): please report it; set TAPEHEAD_DEBUG=1 for the traceback."
-            code = 1
+            says = f"{reason.says}; set TAPEHEAD_DEBUG=1 for the traceback." if reason.line else reason.says
         terminal.say(f"tapehead: {' '.join(says.split())}")
-        return code
-
-    def _memory_sentence(self, error: BaseException) -> str:
-        asked = re.search(r"(?:tried|unable) to allocate ([\d.]+) (\w+)", str(error), re.I)
-        amount = f" ({_readable(*asked.groups())} more were asked for)" if asked else ""
-        remedy = SMALLER.get(self.command, "use a machine with more of it")
-        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-        return f"out of memory{amount}: {remedy}{notes}."
-
-
-def _outside(error: BaseException) -> str | None:
-    """The line of a user's own task, model or figure that an error came through, the innermost; None if there is
-    none."""
-    own = Path(__file__).parents[1]
-    installed = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")}
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        file = Path(frame.filename)
-        known = frame.filename.startswith("<") or any(place in file.parents for place in (own, *installed))
-        if not known and file.suffix == ".py" and frame.name != "<module>":
-            return f"{file.name}, line {frame.lineno}"
-    return None
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that something is too large for the memory, or for any."""
-    if isinstance(error, MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and bool(OUT_OF_MEMORY.search(str(error)))
-
-
-def _readable(number: str, unit: str) -> str:
-    return f"{float(number) / 1e9:,.1f} GB" if unit == "bytes" else f"{number} {unit}"
-
-
-def _file_sentence(error: OSError) -> str:
-    reason = error.strerror or str(error) or type(error).__name__
-    name = "a file" if error.filename is None else os.fsdecode(error.filename)
-    return f"cannot read or write {name} ({reason}): check its path and permissions, and the room on the disk."
+        return 1 if reason.ours else 2

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tapehead.experiment.config import DEFAULT_NAMES, NAMED, PARTS, Experiment, changed, part_class, read_toml
+from tapehead.experiment.config import Experiment, changed, part_class, read_toml
 from tapehead.experiment.folder import read_config
-from tapehead.models import check_model
-from tapehead.paper.recipes import general_experiment, row_experiment
-from tapehead.paper.tables import row_name
-from tapehead.registry import CONTROLLERS, MODELS, TASKS
+from tapehead.experiment.values import typed_values
+from tapehead.paper.recipes import task_start
+from tapehead.registry import TASKS
 from tapehead.suggest import unknown
 from tapehead.typed import canonical, hints, parse
 
@@ -82,21 +81,14 @@ def _from_task(options: "cli.Train") -> Experiment:
     texts = _texts(options)
     if "task.name" in texts:
         raise ValueError(f"--task.name is {texts['task.name']}, but the task is {options.what}: give that one instead.")
-    task, model = TASKS.name_of(kind), texts.get("model.name", "ntm")
-    model = MODELS.name_of(check_model(MODELS.resolve(model), model))
-    controller = CONTROLLERS.name_of(CONTROLLERS.resolve(texts.get("model.controller", "lstm")))
-    machine = f"ntm-{controller}" if model == "ntm" else model
-    own = {path: text for path, text in texts.items() if path.startswith("task.")}
-    typed = typed_values({"task": {"name": task}}, own)
-    row = row_name(task, machine, {path.partition(".")[2]: value for path, value in typed.items()})
-    if row is not None:
-        recipe = "paper" if options.recipe == "paper" else "tuned"
-        return row_experiment(row, recipe, _changes(row_experiment(row, recipe).to_plain(), options))
-    if options.recipe is not None:
-        raise ValueError(
-            f"--recipe is {options.recipe}, but {machine} on {task} has no row in the paper: leave it out."
-        )
-    return general_experiment(task, model, _changes(general_experiment(task, model).to_plain(), options))
+    names = typed_values(
+        {"task": {"name": TASKS.name_of(kind)}},
+        {path: text for path, text in texts.items() if path.startswith("task.")},
+    )
+    names |= {path: texts[path] for path in ("model.name", "model.controller") if path in texts}
+    recipe = "tuned" if options.recipe == "sure" else options.recipe
+    start = task_start(options.what, recipe, names)
+    return start(_changes(start({}).to_plain(), options))
 
 
 def _changes(base: Mapping[str, Any], options: "cli.Train") -> dict[str, Any]:
@@ -151,29 +143,6 @@ def _flags(options: "cli.Train") -> dict[str, Any]:
         first, count = (0 if options.seed is None else options.seed), (1 if options.seeds is None else options.seeds)
         given["seeds"] = seed_range(first, count)
     return {path: value for path, value in given.items() if value is not None}
-
-
-def typed_values(base: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Values from the command line, by path, as the types that they must have. base: plain values with all names."""
-    values = {}
-    for path, text in texts.items():
-        part, _, name = path.partition(".")
-        if part not in PARTS:
-            raise ValueError(f"--{path}: {unknown('part of an experiment', part, PARTS)}")
-        kind = base.get(part, {}).get("name", DEFAULT_NAMES.get(part, ""))
-        fields = _fields(part, kind)
-        if name not in fields:
-            raise ValueError(f"--{path}: {unknown(f'setting of {part}', name, fields)}")
-        values[path] = canonical(parse(text, fields[name]), fields[name], f"--{path}")
-    return values
-
-
-def _fields(part: str, name: str) -> dict[str, Any]:
-    """The values of a part with their types."""
-    if part == "model":
-        return {"name": str} | check_model(MODELS.resolve(name), name).options()
-    named = {"name": str} if part in NAMED else {}
-    return named | hints(part_class(part, name))
 
 
 def _task_values(flag: str, fields: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:

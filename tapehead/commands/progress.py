@@ -99,11 +99,12 @@ class Progress(Observer):
             parts.append(f"attempt {first}" if first == last else f"attempts {first} to {last}")
         if not status.finished:
             more = ", more if a seed is restarted" if status.may_restart else ""
-            parts.append(f"{'' if more else 'at most '}{_duration(left)} left{more}")
+            parts.append(f"{'' if more else 'at most '}{duration(left)} left{more}")
         return ", ".join(parts)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In words: "42 s", "12 min", "3.5 h"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,20 +1,18 @@
 """`tapehead reproduce`: train what is missing at one of three scales, and write the report."""
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapehead.commands.options import check_device
-from tapehead.commands.progress import Progress
+from tapehead.commands.sweep_table import SweepProgress
 from tapehead.commands.tables import new_table, print_table
-from tapehead.experiment.run import Interrupted, Observer
+from tapehead.experiment.run import Interrupted
 from tapehead.paper.results import Results
 from tapehead.report import page
 from tapehead.reproduce import plan as planning
 from tapehead.reproduce import run as running
 from tapehead.reproduce.plan import Step, duration
-from tapehead.reproduce.scales import Job, jobs_of
+from tapehead.reproduce.scales import jobs_of
 from tapehead.terminal import say
 
 if TYPE_CHECKING:
@@ -22,40 +20,52 @@ if TYPE_CHECKING:
 
 
 def run(options: "cli.Reproduce") -> int:
-    check_device(options.device)
+    if options.engine == "local":
+        check_device(options.device)
     out = options.out or Path(f"reproduction-{options.scale}")
-    place = {"place.device": options.device}
-    steps = planning.plan(
-        jobs_of(options.scale),
-        _results(out),
-        limit=planning.NIGHT if options.scale == "laptop" else None,
-        place=place,
-        rate=None if options.scale == "smoke" and not options.dry_run else planning.measured_rate,
-    )
+    steps = _plan(options, out)
     _show(steps)
     if options.dry_run:
         return 0
-    try:
-        failed = running.run(steps, out, options.scale, _watch, place)
-    except Interrupted as stop:
-        say(f"{stop}; saved in {out}. The same command goes on from there.")
-        return stop.exit_code
+    jobs = [step.job for step in steps if step.is_taken]
+    running.store_plan(jobs, out, options.scale)
+    with SweepProgress() as progress:
+        try:
+            failed = running.run(
+                jobs,
+                out,
+                engine=options.engine,
+                engine_options=options.engine_options,
+                workers=options.workers,
+                device=options.device,
+                observer=progress,
+            )
+        except Interrupted as stop:
+            say(f"{stop}; saved in {out}. The same command goes on from there.")
+            return stop.exit_code
     for sentence in failed:
         say(sentence)
     print(out / "report" / page.NAME)
     return 1 if failed else 0
 
 
+def _plan(options: "cli.Reproduce", out: Path) -> list[Step]:
+    """The plan that was begun, or a new one, with times where they are needed."""
+    stored = running.stored_plan(out, options.scale)
+    timed = options.dry_run or (options.scale == "laptop" and stored is None)
+    return planning.plan(
+        [(job,) for job in stored] if stored is not None else jobs_of(options.scale),
+        _results(out),
+        limit=planning.NIGHT if options.scale == "laptop" and stored is None else None,
+        place={"place.device": options.device},
+        rate=planning.measured_rate if timed else None,
+    )
+
+
 def _results(out: Path) -> Results:
     """What is there already; nothing is written."""
     folder = out / "results"
     return Results.load(folder) if folder.is_dir() else Results(folder)
-
-
-@contextlib.contextmanager
-def _watch(job: Job) -> Iterator[Observer]:
-    with Progress(f"{job.name}, {job.seeds} seeds.") as progress:
-        yield progress
 
 
 def _show(steps: list[Step]) -> None:

@@ -11,6 +11,8 @@ from rich.table import Table
 from tapehead.evaluation.generalisation import Score
 from tapehead.evaluation.summaries import quartiles
 
+WIDEST = 1000
+
 
 def new_table(title: str, left: Sequence[str] = (), right: Sequence[str] = ()) -> Table:
     """A table with columns of words, then of numbers; in ASCII where the output takes nothing else."""
@@ -23,9 +25,12 @@ def new_table(title: str, left: Sequence[str] = (), right: Sequence[str] = ()) -
     return table
 
 
-def print_table(table: Table, width: int = 115) -> None:
-    """On standard output, wide enough that nothing is cut."""
-    Console(highlight=False, markup=False, emoji=False, width=width).print(table)
+def print_table(table: Table, width: int | None = 115) -> None:
+    """On standard output, wide enough that nothing is cut. width: None for a table that may have long names."""
+    console = Console(highlight=False, markup=False, emoji=False, width=width or WIDEST)
+    if width is None:
+        console.width = max(80, console.measure(table).maximum)
+    console.print(table)
 
 
 def speaks_unicode() -> bool:

@@ -17,6 +17,7 @@ that a damaged one is refused. The folder may be reached through a symbolic link
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,13 @@ ADVICE = (
 FOLDERS = ("checkpoints", "tensorboard", "figures")
 LOCK = "run.lock"
 FILES = (LOCK, "env.json", "metrics.jsonl", "time.json", "result.json", f"tensorboard/{events.FILE}")
+LOOKS = 3
 STARTS = 100
 """How often a start makes its folder again that another process, which failed, has removed."""
+
+
+class Busy(ValueError):
+    """Another process is training in the folder."""
 
 
 class RunFolder:
@@ -139,8 +145,10 @@ def _lock(folder: Path) -> tuple[list[Path], int]:
             raise
         if lock is not None:
             return made, lock
-        break
-    raise ValueError(f"another process is training in {folder}: wait for it, or choose another folder.")
+        if start >= LOOKS:
+            break
+        time.sleep(0.01)  # `tapehead runs` has the lock for a moment when it looks whether a run is being trained
+    raise Busy(f"another process is training in {folder}: wait for it, or choose another folder.")
 
 
 def _refuse_links(folder: Path) -> None:

@@ -8,17 +8,20 @@ Settings are values of an `Experiment` by "part.name". `experiment_of` puts them
 changes."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, get_args
 
 from tapehead.experiment.config import BLOCK, DEFAULT_NAMES, WINDOW, Experiment, changed
 from tapehead.models import check_model
-from tapehead.paper.tables import PAPER_TASKS, TABLES, VARIANTS, Variant
-from tapehead.registry import MODELS
+from tapehead.paper.tables import PAPER_TASKS, TABLES, VARIANTS, Variant, row_name
+from tapehead.registry import CONTROLLERS, MODELS, TASKS
 from tapehead.suggest import unknown
 
 Recipe = Literal["tuned", "paper"]
 Values = dict[str, Any]
+Start = Callable[[Mapping[str, Any]], Experiment]
+"""Settings to start from: makes the experiment in which some of their values are changed."""
 
 # Rows that are not here train as in the paper, variants that are not here as their rows. results/ has what came of each
 # on held-out seeds.
@@ -145,6 +148,25 @@ def general_experiment(task: str, model: str, changes: Mapping[str, Any] | None 
     if updates < 10 / (1 - general["training.average"]):  # the average would still be that of the initial weights
         values["training.average"] = 0.0
     return _with_changes(general | values, dict(changes or {}))
+
+
+def task_start(task: str, recipe: str | None, names: Mapping[str, Any]) -> Start:
+    """The settings of a task, by name or as module:Class: its row's recipe, or the general ones if there is no row.
+
+    names: values by path that decide which row it is: model.name, model.controller, and the options of the task.
+    """
+    task = TASKS.name_of(TASKS.resolve(task))
+    name = names.get("model.name", "ntm")
+    model = MODELS.name_of(check_model(MODELS.resolve(name), name))
+    controller = CONTROLLERS.name_of(CONTROLLERS.resolve(names.get("model.controller", "lstm")))
+    machine = f"ntm-{controller}" if model == "ntm" else model
+    options = {path.removeprefix("task."): value for path, value in names.items() if path.startswith("task.")}
+    row = row_name(task, machine, options)
+    if row is not None:
+        return partial(row_experiment, row, recipe or "tuned")
+    if recipe is not None:
+        raise ValueError(f"the recipe is {recipe}, but {machine} on {task} has no row in the paper: leave it out.")
+    return partial(general_experiment, task, model)
 
 
 def _with_changes(values: Values, changes: Values) -> Experiment:

@@ -23,13 +23,17 @@ Rate = Callable[[Experiment], float]
 class Step:
     job: Job
     seconds: float | None
-    """Estimated; None if it was not estimated."""
+    """Estimated, with all cores; None if it was not estimated."""
     state: str = "to do"
     """to do; there; or why it is left out."""
 
     @property
     def to_do(self) -> bool:
         return self.state == "to do"
+
+    @property
+    def is_taken(self) -> bool:
+        return self.state in ("to do", "there")
 
 
 def measured_rate(experiment: Experiment) -> float:

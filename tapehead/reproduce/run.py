@@ -1,65 +1,101 @@
-"""Carrying out a plan: one confirmation after the other, each resumable, then the report.
+"""Carrying out a plan: a sweep of its jobs, a record of each that is done, then the report.
 
-    OUT/results/   the records, and reproduction.json: the scale and its warning
-    OUT/runs/      the folder of each run
-    OUT/report/    index.html
-
-The machines of a confirmation train side by side and use all cores, so one job runs at a time.
+OUT/results/   the records, and reproduction.json: the scale, its warning, and the jobs of the plan
+OUT/sweep/     the sweep, with the folder of each run
+OUT/report/    index.html
 """
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tapehead import files
-from tapehead.experiment.run import Interrupted, Observer
 from tapehead.lab import records
-from tapehead.lab.confirmation import confirm
+from tapehead.lab.confirmation import record_of
+from tapehead.paper.results import Results, parse
 from tapehead.report import page
-from tapehead.reproduce.plan import Step
+from tapehead.reproduce.plan import is_there
 from tapehead.reproduce.scales import WARNINGS, Job, Scale
+from tapehead.sweep import jobs as sweep_jobs
+from tapehead.sweep.driver import Outcome, SweepObserver, run_sweep
+from tapehead.sweep.folder import SweepFolder, is_sweep
 
-Watch = Callable[[Job], AbstractContextManager[Observer | None]]
+KIND = "tapehead reproduction"
 
 
-def results_folder(out: Path) -> Path:
-    """The folder of the records, made if it is not there."""
+def stored_plan(out: Path, scale: Scale) -> list[Job] | None:
+    """The jobs of the plan that was begun in a folder, or None; a plan of another scale is refused."""
+    path = out / "results" / page.SCALE
+    if not path.exists():
+        return None
+    values = parse(path)
+    if values.get("kind") != KIND or values.get("scale") != scale:
+        raise ValueError(f"{out} holds a reproduction at the scale {values.get('scale')}: choose another with --out.")
+    return [Job(**job) for job in values["jobs"]]
+
+
+def store_plan(jobs: Sequence[Job], out: Path, scale: Scale) -> None:
+    """So that the same command later goes on with the same jobs, however fast the computer is then."""
     folder = out / "results"
-    with files.writing(out, "choose another folder with --out."):
+    values = {"kind": KIND, "scale": scale, "warning": WARNINGS[scale], "jobs": [vars(job) for job in jobs]}
+    with files.writing(folder, "choose another folder with --out."):
         files.make_folders(folder)
-    return folder
+        files.replace(folder / page.SCALE, (json.dumps(values, indent=1) + "\n").encode())
 
 
-def run(steps: Sequence[Step], out: Path, scale: Scale, watch: Watch, place: dict[str, Any] | None = None) -> list[str]:
-    """Do what is to do, and write the report. Sentences about jobs that failed; the others are not affected.
+def run(
+    jobs: Sequence[Job],
+    out: Path,
+    *,
+    engine: str = "local",
+    engine_options: Mapping[str, str] | None = None,
+    workers: int | None = None,
+    device: str = "cpu",
+    observer: SweepObserver | None = None,
+) -> list[str]:
+    """Train what is missing, write the records and the report. Sentences about jobs that failed.
 
-    `Interrupted` is raised if a signal asks the process to stop; the same call goes on from there."""
-    folder = results_folder(out)
-    _write_scale(folder, scale)
+    `Interrupted` is raised if a signal asks the process to stop; the same call goes on from there. A job that failed is
+    tried again by the next call.
+    """
+    missing = _missing(jobs, out)
     failed = []
-    for step in steps:
-        if step.to_do:
-            try:
-                _confirm(step.job, folder, out / "runs", watch, place)
-            except Interrupted:
-                raise
-            except Exception as error:  # of any kind: a night's work must not end with its first job
-                failed.append(f"{step.job.name} failed ({type(error).__name__}: {error})")
-    page.write(folder, out / "report")
+    if missing:
+        outcome = run_sweep(
+            [_sweep_job(job) for job in missing],
+            out / "sweep",
+            engine=engine,
+            engine_options=engine_options,
+            workers=workers,
+            device=device,
+            retry=True,
+            observer=observer,
+        )
+        failed = [f"{name} failed: {why}" for name, why in outcome.failures.items()]
+        for job in missing:
+            _record(job, out, outcome, {"place.device": device})
+    page.write(out / "results", out / "report")
     return failed
 
 
-def _confirm(job: Job, folder: Path, runs: Path, watch: Watch, place: dict[str, Any] | None) -> None:
-    experiment = job.experiment(place)
-    run_folder = runs / f"{job.name}-{experiment.hash[:8]}"
-    with watch(job) as observer:
-        record = confirm(experiment, run_folder, sequences=job.sequences, observer=observer)
-    records.write_record(record, folder)
+def _missing(jobs: Sequence[Job], out: Path) -> list[Job]:
+    """Jobs without a record; also those with one that the sweep has, because the list of a sweep does not shrink."""
+    results, sweep = Results.load(out / "results"), out / "sweep"
+    known = {job.hash for job in SweepFolder(sweep).jobs} if is_sweep(sweep) else set()
+    return [job for job in jobs if not is_there(job, results) or job.experiment().hash in known]
 
 
-def _write_scale(folder: Path, scale: Scale) -> None:
-    values = {"kind": "tapehead reproduction", "scale": scale, "warning": WARNINGS[scale]}
-    with files.writing(folder):
-        files.replace(folder / page.SCALE, (json.dumps(values, indent=1) + "\n").encode())
+def _sweep_job(job: Job) -> sweep_jobs.Job:
+    return sweep_jobs.Job.of(job.name, job.experiment())
+
+
+def _record(job: Job, out: Path, outcome: Outcome, place: dict[str, Any]) -> None:
+    """Score the machines of a job that is done, unless its record is there."""
+    one = _sweep_job(job)
+    result = outcome.results.get(one.name)
+    if result is None or is_there(job, Results.load(out / "results")):
+        return
+    folder = SweepFolder(outcome.folder).run_folder(one)
+    record = record_of(job.experiment(place), folder, result, sequences=job.sequences)
+    records.write_record(record, out / "results")

@@ -44,6 +44,7 @@ class Job:
     def experiment(self, place: dict[str, Any] | None = None) -> Experiment:
         """What is trained. place: device and backend, by path."""
         changes: dict[str, Any] = {"seeds": tuple(range(FIRST_SEED, FIRST_SEED + self.seeds))} | (place or {})
+        changes["evaluation.sizes"] = ()  # the record has scores of its own
         if self.updates is not None:
             batch = row_experiment(self.row, self.recipe).training.batch_size
             changes["training.episodes"] = self.updates * batch

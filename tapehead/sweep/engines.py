@@ -1,0 +1,71 @@
+"""What carries workers: local processes, Ray or Slurm. An engine starts workers and says when they end; the driver
+decides how many there should be, and the jobs are shared out by their leases."""
+
+import abc
+from collections.abc import Mapping
+
+from tapehead.suggest import unknown
+from tapehead.sweep.folder import SweepFolder
+from tapehead.sweep.work import Assignment
+
+ENGINES = ("local", "ray", "slurm")
+
+
+class Engine(abc.ABC):
+    """Workers of one sweep."""
+
+    def __init__(self, sweep: SweepFolder, assignment: Assignment, options: Mapping[str, str]) -> None:
+        self.sweep, self.assignment, self.options = sweep, assignment, dict(options)
+
+    @property
+    @abc.abstractmethod
+    def running(self) -> int:
+        """Workers that have not ended, those that wait for a place included."""
+
+    @abc.abstractmethod
+    def default_workers(self) -> int:
+        """How many workers fit, as far as that is known here."""
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Start one more worker."""
+
+    @abc.abstractmethod
+    def ended(self) -> list[str]:
+        """Of each worker that has ended since the last call, why it died; empty if it ended by itself."""
+
+    def stop(self) -> None:
+        """Ask all workers to save what they train and to end."""
+        self.sweep.stop_request(self.assignment.driver).touch()
+
+    @abc.abstractmethod
+    def kill(self) -> None:
+        """End all workers at once."""
+
+    def close(self) -> None:
+        """Called in the end, when no worker runs."""
+        self.sweep.stop_request(self.assignment.driver).unlink(missing_ok=True)
+
+
+def make_engine(name: str, sweep: SweepFolder, assignment: Assignment, options: Mapping[str, str]) -> Engine:
+    """An engine by name; its module is imported here, because Ray takes a second."""
+    if name == "local":
+        from tapehead.sweep.local import LocalEngine
+
+        return LocalEngine(sweep, assignment, options)
+    if name == "ray":
+        from tapehead.sweep.ray import RayEngine
+
+        return RayEngine(sweep, assignment, options)
+    if name == "slurm":
+        from tapehead.sweep.slurm import SlurmEngine
+
+        return SlurmEngine(sweep, assignment, options)
+    raise ValueError(unknown("engine", name, ENGINES))
+
+
+def refuse_options(engine: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    for name in options:
+        if name not in known:
+            takes = ", ".join(known) if known else "none"
+            raise ValueError(f"unknown option of the engine {engine} {name!r}. Valid: {takes}.")

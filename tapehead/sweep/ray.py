@@ -1,0 +1,72 @@
+"""Workers as tasks of Ray: on this machine, or on a cluster whose machines share the sweep's folder."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tapehead.sweep.engines import Engine, refuse_options
+from tapehead.sweep.folder import SweepFolder
+from tapehead.sweep.work import Assignment, work
+
+OPTIONS = ("address", "num_cpus")
+
+
+class RayEngine(Engine):
+    """Options: address, of a cluster that runs (default: the one that RAY_ADDRESS names, or a new one on this machine);
+    num_cpus, of a new one."""
+
+    def __init__(self, sweep: SweepFolder, assignment: Assignment, options: Mapping[str, str]) -> None:
+        super().__init__(sweep, assignment, options)
+        refuse_options("ray", options, OPTIONS)
+        self._ray = _import()
+        self._own = not self._ray.is_initialized()
+        if self._own:
+            given: dict[str, Any] = {"include_dashboard": False} if "address" not in options else {}
+            given |= {"address": options["address"]} if "address" in options else {}
+            given |= {"num_cpus": int(options["num_cpus"])} if "num_cpus" in options else {}
+            self._ray.init(log_to_driver=False, **given)
+        on_gpu = (assignment.device or "").startswith("cuda")
+        self._task = self._ray.remote(num_cpus=1, num_gpus=1 if on_gpu else 0, max_retries=0)(work)
+        self._references: list[Any] = []
+
+    @property
+    def running(self) -> int:
+        return len(self._references)
+
+    def default_workers(self) -> int:
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def start(self) -> None:
+        self._references.append(self._task.remote(self.assignment))
+
+    def ended(self) -> list[str]:
+        if not self._references:
+            return []
+        over, self._references = self._ray.wait(self._references, num_returns=len(self._references), timeout=0)
+        return [self._why(reference) for reference in over]
+
+    def _why(self, reference: Any) -> str:
+        try:
+            self._ray.get(reference)
+        except self._ray.exceptions.TaskCancelledError:
+            return ""
+        except self._ray.exceptions.RayError as error:
+            return str(error).strip().splitlines()[-1]
+        return ""
+
+    def kill(self) -> None:
+        for reference in self._references:
+            self._ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        self.kill()
+        super().close()
+        if self._own:
+            self._ray.shutdown()
+
+
+def _import() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("the engine ray needs Ray, which is not installed: pip install 'tapehead[ray]'.") from None
+    return ray
