@@ -104,14 +104,21 @@ class Eval:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Draw the figures of a run: learning curve, answers, memory use."""
+    """Draw the figures of a run (learning curve, answers, memory use) or, with --paper, those of the paper."""
 
-    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    run: Annotated[Positional[Path | None], arg(metavar="[RUN]", help_behavior_hint="")] = None
     """A run's folder."""
     seed: int | None = None
     """Which machine of a population (default: the one of median cost)."""
     figure: tuple[str, ...] = ()
-    """Only these figures, by name or as module:function (default: those that the task names)."""
+    """Only these figures, by name or as module:function (default: those that the task names); with --paper, by
+    number."""
+    paper: FlagCreatePairsOff[bool] = False
+    """Draw Figures 3 to 18 of the paper from records and trained machines."""
+    results: File = None
+    """With --paper: the folder of records that tapehead confirm wrote (default: results)."""
+    out: File = None
+    """With --paper: where the figures and their captions go (default: the folder figures in that of the results)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -73,9 +73,13 @@ def _on_many_sequences(panels: list[Axes], found: Sorting) -> None:
     _scatter(panels[0], found.priorities.double().numpy(), places, found.by_priority, "Priority")
     _scatter(panels[1], position, places, found.by_position, "Position in the list")
     panels[0].set_ylabel("Write location (slot)")
+    for axes in panels:
+        axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
     ranks = found.ranks_read()
-    panels[2].imshow(ranks, cmap=style.GREYS, vmin=0, vmax=1)
-    panels[2].set(title="Items read (white: in all sequences)", xlabel="Time (answers)", ylabel="Rank by priority")
+    count, answers = ranks.shape
+    edges = (0.5, answers + 0.5, count + 0.5, 0.5)
+    panels[2].imshow(ranks, cmap=style.GREYS, vmin=0, vmax=1, extent=edges)
+    panels[2].set(title="Items read (white: always)", xlabel="Time (answers)", ylabel="Rank by priority")
 
 
 def _scatter(axes: Axes, x: Numbers, y: Numbers, fit: Fit, label: str) -> None:
