@@ -11,6 +11,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup, escape
 
 from tapehead import files
 from tapehead.lab.summary import summarise
@@ -39,6 +40,7 @@ def render(results: Results) -> str:
     style, script = (_resource(name) for name in ("style.css", "sort.js"))
     loader = jinja2.FunctionLoader(_resource)
     surroundings = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    surroundings.filters["code"] = with_code
     surroundings.tests |= {name.lower(): _is(kind) for name, kind in KINDS.items()}
     return surroundings.get_template("template.html").render(
         sections=list(sections(results)),
@@ -76,6 +78,13 @@ def warning(results: Results) -> str:
     """What has to be said above everything else; empty if there is nothing."""
     path = results.folder / SCALE
     return str(parse(path).get("warning", "")) if path.exists() else ""
+
+
+def with_code(text: str) -> Markup:
+    """Words between backticks as code; everything is escaped."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(text.split("`"))
+    )
 
 
 def _check(results: Results) -> None:

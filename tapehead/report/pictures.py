@@ -28,11 +28,15 @@ def draw_all(results: Results, limit: int = LIMIT) -> Iterator[Picture]:
         if (missing := figure.missing(results)) is not None:
             yield Picture(title, missing)
             continue
-        drawn = figure.draw(results)
-        source = encoded(drawn, left // (len(FIGURES) - place))
-        left -= len(source)
-        width, height = (round(96 * inches) for inches in drawn.get_size_inches())
-        yield Picture(title, figure.caption(results), source, width, height)
+        made = picture(title, figure.caption(results), figure.draw(results), left // (len(FIGURES) - place))
+        left -= len(made.source)
+        yield made
+
+
+def picture(title: str, caption: str, figure: Figure, limit: int) -> Picture:
+    """A figure for the page, of at most so many bytes, encoded."""
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    return Picture(title, caption, encoded(figure, limit), width, height)
 
 
 @style.look()
