@@ -26,6 +26,7 @@ class Growth(NamedTuple):
     parameters: int
 
 
+@functools.cache
 def parameter_count(row: Row) -> int:
     """Parameters of the machine that the `paper` recipe of a row trains."""
     experiment = row_experiment(row.name, "paper")
