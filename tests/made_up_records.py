@@ -64,6 +64,12 @@ def made_up(row, *, solved=None, recipe="tuned", seeds=None, episodes=None, curv
     } | ({"file": file or f"{row}-{recipe}.json"})
 
 
+def copies():
+    """Three records of the copy task: of a good NTM, of one without shifts that is as good, of an LSTM that is too."""
+    costs = {"Length_20": 0.01, "Length_30": 0.02, "Length_50": 0.03, "Length_120": 0.5}
+    return [made_up(row, **costs) for row in ("copy-ntm-lstm", "copy-no-shift-ntm-lstm", "copy-lstm")]
+
+
 def results_of(tmp_path, *records):
     """The results of a folder with these records in it."""
     for record in records:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 from browser import checked_page
-from made_up_records import made_up, results_of
-from test_report_page import copies, quick
+from made_up_records import copies, made_up, results_of
+from quick_figures import quick
 
 from tapehead.report.page import render
 

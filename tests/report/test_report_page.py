@@ -1,18 +1,18 @@
 """The report: one file with everything in it, made of records alone, whatever text they hold."""
 
-import contextlib
 import dataclasses
 import math
 import re
 from html.parser import HTMLParser
 
 import pytest
-from made_up_records import made_up, results_of
+from made_up_records import copies, made_up, results_of
 from matplotlib.figure import Figure
+from quick_figures import quick, quick_figure
 from tiny_laboratory import tapehead
 
 from tapehead.paper.claims import CLAIMS
-from tapehead.paper.figures import FIGURES, PaperFigure
+from tapehead.paper.figures import FIGURES
 from tapehead.paper.results import Results
 from tapehead.report import page, pictures
 from tapehead.report.blocks import Cell, Picture, Table, anchor_of
@@ -46,32 +46,10 @@ class Reader(HTMLParser):
             self.words.append(data)
 
 
-def quick_figure(results):
-    figure = Figure(figsize=(4, 2))
-    figure.add_axes((0.1, 0.1, 0.8, 0.8)).plot([0, 1])
-    return figure
-
-
-@contextlib.contextmanager
-def quick():
-    """While inside, figures are drawn at once; one of them is missing."""
-    with pytest.MonkeyPatch.context() as patch:
-        for number, figure in FIGURES.items():
-            missing = "There is no machine: make one with `tapehead train copy`." if number == 5 else None
-            made = PaperFigure(number, figure.title, quick_figure, lambda _: "10 seeds. <b>&", lambda _, m=missing: m)
-            patch.setitem(FIGURES, number, made)
-        yield
-
-
 @pytest.fixture
 def quick_figures():
     with quick():
         yield
-
-
-def copies(**changes):
-    costs = {"Length_20": 0.01, "Length_30": 0.02, "Length_50": 0.03, "Length_120": 0.5}
-    return [made_up(row, **costs) | changes for row in ("copy-ntm-lstm", "copy-no-shift-ntm-lstm", "copy-lstm")]
 
 
 @pytest.fixture(scope="module")
@@ -188,9 +166,9 @@ def test_a_table_has_a_cell_for_every_column():
 
 
 def test_figures_keep_to_their_limit_by_fewer_dots():
-    figure = Figure(figsize=(8, 6))
-    for k in range(12):
-        figure.add_axes((k / 12, 0, 1 / 13, 1)).imshow(
+    figure = Figure(figsize=(4, 3))
+    for k in range(4):
+        figure.add_axes((k / 4, 0, 1 / 5, 1)).imshow(
             [[math.sin(i * j * (k + 1)) for i in range(60)] for j in range(60)]
         )
     large, small = pictures.encoded(figure, 10**9), pictures.encoded(figure, 10_000)
