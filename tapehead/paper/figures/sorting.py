@@ -84,9 +84,11 @@ def sorting(machine: Machine) -> Sorting:
 
 
 def unrolled(places: Tensor, slots: int) -> Tensor:
-    """Locations on a ring as numbers without a jump, within half the tape of the most frequent one."""
-    middle = places.flatten().mode().values
-    return (places - middle + slots // 2) % slots - slots // 2 + middle
+    """Locations on a ring as numbers without a jump: the ring is cut at its longest stretch without any of them."""
+    used = places.unique()
+    gaps = torch.cat([used[:1] + slots, used[1:]]).roll(-1) - used if len(used) > 1 else torch.zeros(1)
+    first = used.roll(-1)[gaps.argmax()]
+    return (places - first) % slots + first
 
 
 def fit_line(x: Tensor, y: Tensor) -> Fit:
