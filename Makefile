@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit chromium test-gpu clean
+.PHONY: demo test lint types unit chromium test-gpu soak clean
 
 demo: .venv/ready  ## learn to copy, show how far it carries, draw pictures
 	$(BIN)/tapehead train copy --out runs/demo
@@ -32,6 +32,9 @@ chromium:  ## for the tests in a browser: installed where there is apt and the r
 test-gpu: .venv/ready  ## on a machine with a CUDA device; the times go to a file with today's date
 	$(BIN)/pytest -m gpu
 	$(BIN)/tapehead bench --device cuda --no-growth
+
+soak: .venv/ready  ## many minutes: sweeps whose workers and drivers are killed; a line about it goes to a dated file
+	$(BIN)/pytest -m soak
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("tapehead needs Python 3.11 or newer, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'

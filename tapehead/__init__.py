@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from tapehead.optim import RMSpropGraves
     from tapehead.paper.recipes import general_experiment, row_experiment
     from tapehead.streams import Stream, stream
+    from tapehead.sweep.driver import run_sweep
+    from tapehead.sweep.jobs import Job
     from tapehead.tasks import Batch, Size, Task, make_task
     from tapehead.zoo.find import load
 
@@ -68,6 +70,8 @@ _HOMES = {
     "tapehead.optim": ("RMSpropGraves",),
     "tapehead.paper.recipes": ("general_experiment", "row_experiment"),
     "tapehead.streams": ("Stream", "stream"),
+    "tapehead.sweep.driver": ("run_sweep",),
+    "tapehead.sweep.jobs": ("Job",),
     "tapehead.tasks": ("Batch", "Size", "Task", "make_task"),
     "tapehead.zoo.find": ("load",),
 }
@@ -95,6 +99,7 @@ __all__ = [
     "Experiment",
     "Graves",
     "Interrupted",
+    "Job",
     "Loss",
     "Model",
     "NTMCell",
@@ -127,6 +132,7 @@ __all__ = [
     "make_task",
     "ngram_gap",
     "row_experiment",
+    "run_sweep",
     "stream",
     "train",
     "wrong_bits",

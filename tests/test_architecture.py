@@ -23,6 +23,7 @@ ORDER = (
     ("zoo",),
     ("figures",),
     ("paper",),
+    ("sweep",),
     ("bench",),
     ("lab",),
     ("sweep",),
@@ -140,6 +141,8 @@ def loaded_after(statement):
     [
         ("import tapehead", {"torch", "numba", "matplotlib", "numpy"}),
         ("import tapehead.cli", {"torch", "numba", "matplotlib", "numpy"}),
+        ("import tapehead.experiment.listing", {"torch", "numba", "matplotlib"}),
+        ("import tapehead.sweep.driver, tapehead.sweep.engines", {"ray", "submitit", "matplotlib"}),
         ("import tapehead.paper.tables", {"torch", "numba", "matplotlib"}),
         ("import tapehead.models.ntm, tapehead.models.lstm, tapehead.tasks", {"numba", "matplotlib"}),
         ("import tapehead; tapehead.NTM", {"numba", "matplotlib"}),

@@ -18,6 +18,12 @@ class Engine(abc.ABC):
         self.sweep, self.assignment, self.options = sweep, assignment, dict(options)
 
     @property
+    def device(self) -> str:
+        """Where the experiments run, if that is one place for all."""
+        devices = {str(job.plain["place"]["device"]) for job in self.sweep.jobs}
+        return self.assignment.device or (devices.pop() if len(devices) == 1 else "cpu")
+
+    @property
     @abc.abstractmethod
     def running(self) -> int:
         """Workers that have not ended, those that wait for a place included."""

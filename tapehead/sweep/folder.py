@@ -15,10 +15,10 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from tapehead import files
 from tapehead.experiment import checkpoint
+from tapehead.experiment.results import Result
 from tapehead.sweep.jobs import Job
 
 LIST, LIST_LOCK, WORK_LOCK = "sweep.json", "sweep.lock", "work.lock"
@@ -61,13 +61,13 @@ class SweepFolder:
 
     # --- what came of a job ------------------------------------------------------------------------------------------
 
-    def result(self, job: Job) -> dict[str, Any] | None:
-        """The plain values of a job's result, verified; None if it has none."""
+    def result(self, job: Job) -> Result | None:
+        """A job's result, every byte of it verified; None if it has none that can be read."""
         try:
-            values = files.unseal(files.read(self.run_folder(job) / "result.json"))
-        except (OSError, ValueError, RecursionError):
+            result = Result.from_plain(files.unseal(files.read(self.run_folder(job) / "result.json")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        return values if values.get("seeds") == list(job.seeds) else None
+        return result if result.seeds == job.seeds else None
 
     def failure(self, job: Job) -> str | None:
         """Why a job failed, in one sentence; None if it did not."""

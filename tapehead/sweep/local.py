@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
+
 import tapehead
 from tapehead import files
 from tapehead.sweep.engines import Engine, refuse_options
@@ -30,18 +32,16 @@ class LocalEngine(Engine):
         refuse_options("local", options, ())
         self._processes: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._started = 0
-        self._gpus = _gpus() if (assignment.device or "") == "cuda" else 0
+        self._gpus = torch.cuda.device_count() if self.device == "cuda" else 0
 
     @property
     def running(self) -> int:
         return len(self._processes)
 
     def default_workers(self) -> int:
-        return max(1, self._gpus) if self._is_cuda() else len(os.sched_getaffinity(0))
-
-    def _is_cuda(self) -> bool:
-        devices = {job.plain.get("place", {}).get("device", "cpu") for job in self.sweep.jobs}
-        return any(str(device).startswith("cuda") for device in ({self.assignment.device} - {None} or devices))
+        if self.device.startswith("cuda"):
+            return max(1, self._gpus)
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def start(self) -> None:
         log = self.sweep.path / "logs" / f"{self.assignment.driver}-{self._started:04d}.log"
@@ -98,9 +98,3 @@ def _why(process: subprocess.Popen[bytes], log: Path) -> str:
         return ""
     how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
     return f"{how}{': ' + printed.splitlines()[-1] if printed else ''}"
-
-
-def _gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count()

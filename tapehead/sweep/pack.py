@@ -94,6 +94,10 @@ def unpack(source: Path, folder: Path) -> SweepFolder:
     """Make the folder of a packed sweep, which must not be there yet; every byte is compared before it is."""
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise ValueError(f"{folder} is there already: choose a new or empty folder.")
+    try:
+        source.open("rb").close()
+    except OSError as error:
+        raise ValueError(f"{source} cannot be read ({error.strerror}): give a packed sweep.") from error
     with files.writing(folder):
         made = files.make_folders(folder.absolute().parent)
         temporary = files.temporary_name(folder)

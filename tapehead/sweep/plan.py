@@ -47,32 +47,31 @@ def jobs_of(values: Mapping[str, Any], folder: Path, where: str) -> tuple[Job, .
     grid = _grid(values.get("grid", {}), where)
     entries = _entries(values.get("job", [{}]), where)
     _check_count(common, grid, entries, where)
-    whole = "experiment" not in common and "experiment" not in grid and not any("experiment" in e for e in entries)
-    plan = _Plan(folder, where, common if whole else {})
-    jobs = []
-    for entry, point in itertools.product(entries, _points(grid)):
-        jobs += plan.jobs({} if whole else common, common, entry, point)
-    return distinct(jobs)
+    plan = _Plan(folder, where, common, whole=not any("experiment" in table for table in (common, grid, *entries)))
+    return distinct(job for entry in entries for point in _points(grid) for job in plan.jobs(entry, point))
 
 
 class _Plan:
-    """Makes the jobs of one file; what is started from is made once."""
+    """Makes the jobs of one file; files and machines that several jobs share are read and checked once."""
 
-    def __init__(self, folder: Path, where: str, whole: Values) -> None:
+    def __init__(self, folder: Path, where: str, common: Values, *, whole: bool) -> None:
+        """common: values of every job. whole: they are the experiment, and not changes of another one."""
         self._folder, self._where = folder, where
-        self._whole = whole
+        self._common, self._whole = common, whole
         self._built: set[str] = set()
         self._files: dict[str, Experiment] = {}
+        self._rows: dict[tuple[Any, ...], Values] = {}
 
-    def jobs(self, base: Values, common: Values, entry: Values, point: Values) -> list[Job]:
+    def jobs(self, entry: Values, point: Values) -> list[Job]:
         """The jobs of an entry at a point of the grid."""
-        merged = common | entry | point
-        changes = {path: value for path, value in (base | entry | point).items() if "." in path}
-        shown = {path: value for path, value in (entry | point).items() if path not in ("seeds", "side_by_side")}
+        own = entry | point
+        merged = self._common | own
+        changes = {path: value for path, value in (own if self._whole else merged).items() if "." in path}
+        shown = {path: value for path, value in own.items() if path not in ("seeds", "side_by_side")}
         start, title = self._start(merged, changes)
-        label = " ".join(filter(None, (title, words({k: v for k, v in shown.items() if k != "experiment"}))))
+        label = " ".join(filter(None, (title, words({path: shown[path] for path in shown if path != "experiment"}))))
         try:
-            checked = checked_values(start({}).to_plain(), changes, self._where)
+            checked = checked_values(self._base(start), changes, self._where)
             experiment = start(checked)
             self._check_built(experiment)
         except ValueError as error:
@@ -80,7 +79,16 @@ class _Plan:
             raise ValueError(says if says.startswith(self._where) else f"{self._where}, {label}: {says}") from error
         seeds = _seeds(merged.get("seeds", list(experiment.seeds)), self._where)
         side_by_side = _side_by_side(merged.get("side_by_side", 1), len(seeds), self._where)
-        return with_seeds(label, experiment, seeds, side_by_side, _plain_values(shown | checked_of(shown, checked)))
+        values = shown | {path: checked[path] for path in shown if path in checked}
+        return with_seeds(label, experiment, seeds, side_by_side, json.loads(json.dumps(values)))
+
+    def _base(self, start: Start) -> Values:
+        """The plain values of a start; those of a row are made once."""
+        if not isinstance(start, partial) or start.func is not row_experiment:
+            return start({}).to_plain()
+        if start.args not in self._rows:
+            self._rows[start.args] = start({}).to_plain()
+        return self._rows[start.args]
 
     def _start(self, merged: Values, changes: Values) -> tuple[Start, str]:
         """What is changed, and its name."""
@@ -102,8 +110,8 @@ class _Plan:
 
     def _parts(self) -> Values:
         """The whole experiment that the file itself is."""
-        parts: Values = {"recipe": self._whole.get("recipe", "custom")}
-        for path, value in self._whole.items():
+        parts: Values = {"recipe": self._common.get("recipe", "custom")}
+        for path, value in self._common.items():
             part, dot, key = path.partition(".")
             if dot:
                 parts.setdefault(part, {})[key] = value
@@ -123,17 +131,6 @@ class _Plan:
             if experiment.training.slots is not None:
                 model.check_slots(experiment.training.slots[1])
             self._built.add(key)
-
-
-def checked_of(shown: Values, checked: Values) -> Values:
-    """The shown values in their canonical form."""
-    return {path: checked[path] for path in shown if path in checked}
-
-
-def _plain_values(values: Values) -> Values:
-    """As JSON has them, so that they are the same before and after they are stored."""
-    plain: Values = json.loads(json.dumps(values))
-    return plain
 
 
 # --- parts of the file -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class RayEngine(Engine):
             given |= {"address": options["address"]} if "address" in options else {}
             given |= {"num_cpus": int(options["num_cpus"])} if "num_cpus" in options else {}
             self._ray.init(log_to_driver=False, **given)
-        on_gpu = (assignment.device or "").startswith("cuda")
+        on_gpu = self.device.startswith("cuda")
         self._task = self._ray.remote(num_cpus=1, num_gpus=1 if on_gpu else 0, max_retries=0)(work)
         self._references: list[Any] = []
 

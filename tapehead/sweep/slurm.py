@@ -40,7 +40,7 @@ class SlurmEngine(Engine):
         try:
             self._executor = submitit.AutoExecutor(folder=sweep.path / "logs" / "slurm", cluster=cluster)
             parameters = {"name": "tapehead", "timeout_min": 24 * 60, "cpus_per_task": assignment.threads}
-            if (assignment.device or "").startswith("cuda"):
+            if self.device.startswith("cuda"):
                 parameters["gpus_per_node"] = 1
             self._executor.update_parameters(**parameters | {name: _value(t) for name, t in self.options.items()})
         except (RuntimeError, NameError, TypeError, ValueError) as error:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from tapehead.experiment.results import Result
@@ -75,7 +75,7 @@ class Watch:
 
     def _look(self, job: Job) -> JobState:
         sweep, folder = self.sweep, self.sweep.job_folder(job)
-        found = _result(sweep.result(job))
+        found = sweep.result(job)
         failure = None if found is not None else sweep.failure(job)
         if found is not None or failure is not None:
             state: State = "failed" if found is None else "finished"
@@ -88,13 +88,6 @@ class Watch:
             machine = str(entry.values.get("machine", ""))
             return JobState(job, "running", entry.progress, machine, claims=claims)
         return JobState(job, "stopped" if sweep.newest_checkpoint(job) else "waiting", claims=claims)
-
-
-def _result(values: dict[str, Any] | None) -> Result | None:
-    try:
-        return None if values is None else Result.from_plain(values)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,8 +137,4 @@ def cells(states: Iterable[JobState]) -> list[Cell]:
     found: dict[str, list[JobState]] = {}
     for one in states:
         found.setdefault(one.job.label, []).append(one)
-    return [Cell(label, _common(group), tuple(group)) for label, group in found.items()]
-
-
-def _common(group: Sequence[JobState]) -> dict[str, Any]:
-    return group[0].job.values
+    return [Cell(label, group[0].job.values, tuple(group)) for label, group in found.items()]

@@ -78,6 +78,7 @@ class _Stop:
     @contextlib.contextmanager
     def watching(self, request: Path) -> Iterator[None]:
         """While inside, a file with this name is a request to stop."""
+        self.asked = os.path.lexists(request)
         over = threading.Event()
         main = threading.current_thread() is threading.main_thread()
 
@@ -169,6 +170,8 @@ def _carry_out(sweep: SweepFolder, job: Job, lease: Lease, assignment: Assignmen
         experiment = _placed(job.experiment, assignment)
         stop.training = True
         train(experiment, sweep.run_folder(job), observer=_Heart(lease))
+        if sweep.result(job) is None:
+            raise ValueError(f"the result in {sweep.run_folder(job)} cannot be read back: check the disk.")
         ended = "finished"
     except (Interrupted, KeyboardInterrupt):
         stop.asked = True

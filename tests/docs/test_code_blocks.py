@@ -1,7 +1,7 @@
 """The code in the documents runs: blocks of Python in order, files under the name in their first line, commands.
 
-Commands of extending.md are carried out, with less training. Those of the others would train for minutes: they are
-parsed, and the experiment of `tapehead train` is made.
+Commands of extending.md, with less training, and of sweeps.md are carried out. Those of the others would train for
+minutes: they are parsed, and the experiment of `tapehead train` is made.
 """
 
 import re
@@ -60,12 +60,18 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("document", "with_command"), [("README.md", check), ("docs/tutorial.md", check), ("docs/extending.md", carry_out)]
+    ("document", "with_command", "least"),
+    [
+        ("README.md", check, 3),
+        ("docs/tutorial.md", check, 3),
+        ("docs/extending.md", carry_out, 3),
+        ("docs/sweeps.md", carry_out, 1),
+    ],
 )
-def test_the_code_of_a_document_runs(document, with_command, folder):
+def test_the_code_of_a_document_runs(document, with_command, least, folder):
     blocks, names = blocks_of(document), {}
     assert {language for language, _ in blocks} <= {"python", "console", "toml", "text"}
-    assert sum(language == "python" for language, _ in blocks) >= 3
+    assert sum(language == "python" for language, _ in blocks) >= least
     for language, text in blocks:
         named = FILE.match(text)
         if named:

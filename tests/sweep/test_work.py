@@ -1,0 +1,179 @@
+"""A worker: what it takes, what it leaves, and what becomes of a job that fails, is stopped or is lost. All in this
+process."""
+
+import fcntl
+import os
+import signal
+import threading
+import time
+
+import counted
+import pytest
+from tiny import outcome
+
+from tapehead.sweep import work as work_module
+from tapehead.sweep.folder import SweepFolder
+from tapehead.sweep.lease import Lease, LeaseLost, claim, latest
+from tapehead.sweep.plan import read_jobs
+from tapehead.sweep.state import Watch
+from tapehead.sweep.work import MOST_DEATHS, Assignment, work
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Begin a sweep of a file: the folder, and what a worker is told."""
+
+    def begin(**options):
+        jobs = read_jobs(counted.write_file(tmp_path, **options))
+        sweep = SweepFolder.create(tmp_path / "sweep", jobs)
+        return sweep, Assignment(str(sweep.path), "driver")
+
+    return begin
+
+
+def states(sweep):
+    return [one.state for one in Watch(sweep).snapshot()]
+
+
+def test_every_job_is_carried_out_once(begun, tmp_path):
+    sweep, assignment = begun(numbers=2, seeds=2)
+    assert states(sweep) == ["waiting"] * 4
+    assert work(assignment) == 4
+    assert states(sweep) == ["finished"] * 4
+    assert counted.scorings(tmp_path) == [0, 0, 1, 1]
+    assert work(assignment) == 0
+    assert len(counted.scorings(tmp_path)) == 4
+    results = [one.result for one in Watch(sweep).snapshot()]
+    assert results[0].sha256["weights"] == results[2].sha256["weights"] != results[1].sha256["weights"]
+    assert results[1].seeds == (1,)
+
+
+def test_what_others_have_is_left_to_them(begun):
+    sweep, assignment = begun(numbers=3)
+    folder = sweep.job_folder(sweep.jobs[1])
+    folder.mkdir()
+    held = claim(folder)
+    assert work(assignment) == 2
+    assert states(sweep) == ["finished", "running", "finished"]
+    held.release("interrupted")
+    assert work(assignment) == 1
+    assert states(sweep) == ["finished"] * 3
+
+
+def test_a_run_that_another_program_trains_is_left_to_it(begun, monkeypatch):
+    sweep, assignment = begun(numbers=1)
+    job = sweep.jobs[0]
+    sweep.run_folder(job).mkdir(parents=True)
+    lock = os.open(sweep.run_folder(job) / "run.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    monkeypatch.setattr(work_module, "_taken", _one(work_module._taken))
+    assert work(assignment) == 1
+    assert states(sweep) == ["waiting"]
+    os.close(lock)
+    monkeypatch.undo()
+    assert work(assignment) == 1
+    assert states(sweep) == ["finished"]
+
+
+def test_a_mistake_in_a_class_fails_its_job_alone_until_it_is_tried_again(begun, tmp_path):
+    sweep, assignment = begun(numbers=3, task="Faulty")
+    assert work(assignment) == 3
+    assert states(sweep) == ["finished", "failed", "finished"]
+    reason = sweep.failure(sweep.jobs[1])
+    assert reason.startswith("KeyError: 'a mistake' (counted.py, line ")
+    assert latest(sweep.job_folder(sweep.jobs[1])).ended == "failed"
+    assert work(assignment) == 0
+    (tmp_path / "mended").touch()
+    assert sweep.forget_failures() == 1
+    assert work(assignment) == 1
+    assert states(sweep) == ["finished"] * 3
+
+
+def test_a_job_with_which_workers_die_fails_in_the_end(begun):
+    sweep, assignment = begun(numbers=2)
+    folder = sweep.job_folder(sweep.jobs[0])
+    folder.mkdir()
+    for _ in range(MOST_DEATHS):
+        held = claim(folder)
+        held._over.set()
+        os.close(held._lock)  # as if it had been killed
+    assert work(assignment) == 1
+    assert states(sweep) == ["failed", "finished"]
+    assert f"{MOST_DEATHS} workers died" in sweep.failure(sweep.jobs[0])
+
+
+def interrupting(monkeypatch, block, act):
+    """Do something when so many blocks of a job are done."""
+    seen = []
+    before = work_module._Heart.block
+
+    def after(self, status):
+        before(self, status)
+        seen.append(status)
+        if len(seen) == block:
+            act()
+
+    monkeypatch.setattr(work_module._Heart, "block", after)
+
+
+@pytest.mark.parametrize("how", ["signal", "request"])
+def test_a_worker_that_is_asked_to_stop_saves_and_the_next_one_ends_with_the_same_bytes(
+    begun, tmp_path, monkeypatch, how
+):
+    sweep, assignment = begun(numbers=2, episodes=600)
+    job, other = sweep.jobs
+    monkeypatch.setattr(work_module, "STOP_SECONDS", 0.001)
+
+    def act():
+        if how == "signal":
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        sweep.stop_request("driver").touch()
+        while any(thread.name == "tapehead-stop" for thread in threading.enumerate()):  # it ends with its signal
+            time.sleep(0.001)
+
+    interrupting(monkeypatch, 3, act)
+    work(assignment)
+    assert states(sweep) == ["stopped", "waiting"]
+    assert latest(sweep.job_folder(job)).ended == "interrupted"
+    monkeypatch.undo()
+    sweep.stop_request("driver").unlink(missing_ok=True)
+    assert work(assignment) == 2
+    assert states(sweep) == ["finished"] * 2
+    plain, interrupted = outcome(sweep.run_folder(other)), outcome(sweep.run_folder(job))
+    assert plain[1:3] == interrupted[1:3]
+    assert plain[0]["sha256"]["weights"] == interrupted[0]["sha256"]["weights"]
+
+
+def test_a_worker_that_has_lost_its_lease_leaves_the_run_as_it_is(begun, monkeypatch):
+    sweep, assignment = begun(numbers=1)
+
+    def lose(self):
+        raise LeaseLost
+
+    monkeypatch.setattr(Lease, "check", lose)
+    monkeypatch.setattr(work_module, "_taken", _one(work_module._taken))
+    work(assignment)
+    run = sweep.run_folder(sweep.jobs[0])
+    assert (run / "config.json").exists()
+    assert not (run / "result.json").exists()
+    assert sweep.failure(sweep.jobs[0]) is None
+
+
+def test_progress_is_in_the_lease(begun, monkeypatch):
+    _, assignment = begun(numbers=1)
+    seen = []
+    monkeypatch.setattr(Lease, "release", lambda self, ended: (seen.append(self.progress), os.close(self._lock)))
+    monkeypatch.setattr(work_module, "_taken", _one(work_module._taken))
+    work(assignment)
+    assert seen[0]["episodes"] == seen[0]["expected"] == 200
+    assert (seen[0]["solved"], seen[0]["backend"]) == (0, "cpu")
+
+
+def _one(taken):
+    def first(*arguments):
+        yield next(taken(*arguments))
+
+    return first
