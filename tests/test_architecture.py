@@ -26,7 +26,6 @@ ORDER = (
     ("sweep",),
     ("bench",),
     ("lab",),
-    ("sweep",),
     ("report",),
     ("reproduce",),
     ("commands",),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tapehead.commands.options import check_device
+from tapehead.commands.options import check_count, check_device
 from tapehead.commands.sweep_table import SweepProgress
 from tapehead.commands.tables import new_table, print_table
 from tapehead.experiment.run import Interrupted
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def run(options: "cli.Reproduce") -> int:
     if options.engine == "local":
         check_device(options.device)
+    if options.workers is not None:
+        check_count("--workers", options.workers)
     out = options.out or Path(f"reproduction-{options.scale}")
     steps = _plan(options, out)
     _show(steps)
