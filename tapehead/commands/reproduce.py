@@ -77,7 +77,7 @@ def _show(steps: list[Step]) -> None:
         time = "" if step.seconds is None else duration(step.seconds)
         cells = (step.job.row, step.job.recipe, step.state, str(step.job.seeds), f"{episodes:,}", time)
         table.add_row(*cells)
-    print_table(table)
+    print_table(table, width=None)
     known = [step.seconds for step in steps if step.to_do and step.seconds is not None]
     if known:
         print(f"{duration(sum(known))} in all, by the speed that was measured here just now.")

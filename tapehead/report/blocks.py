@@ -18,6 +18,11 @@ class Cell:
     code: bool = False
 
     @property
+    def is_wide(self) -> bool:
+        """Whether it holds a sentence, which a narrow column would make very high."""
+        return len(self.text) > 50
+
+    @property
     def is_number(self) -> bool:
         return isinstance(self.value, int | float)
 

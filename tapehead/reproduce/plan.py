@@ -84,7 +84,7 @@ def _fitting(some: tuple[Job, ...], left: float | None, place: dict[str, Any] | 
     for job, seconds in zip(some, times, strict=True):
         if left is None or seconds <= left:
             return Step(job, seconds)
-    return Step(some[-1], times[-1], f"left out: more than the {duration(left or 0)} that are left")
+    return Step(some[-1], times[-1], f"left out, {duration(left or 0)} left")
 
 
 def duration(seconds: float) -> str:

@@ -58,7 +58,7 @@ def test_a_job_that_does_not_fit_is_made_smaller_or_left_out(tmp_path):
         ("ngrams-lstm", 10, True),
     ]
     assert [round(step.seconds) for step in steps] == [200, 1000, 100]
-    assert steps[1].state == "left out: more than the 4 min that are left"
+    assert steps[1].state == "left out, 4 min left"
     assert [step.job.seeds for step in plan(some, results_of(tmp_path), limit=150.0, rate=rate)] == [5, 5, 5]
     assert all(step.to_do for step in plan(some, results_of(tmp_path), limit=None, rate=rate))
 
