@@ -312,12 +312,13 @@ def check_claims(results: Results) -> list[Tested]:
     return found
 
 
-def key_verdicts(tested: list[Tested]) -> dict[str, Tested]:
-    """C1 to C5 with the tuned recipes: the part that decides, which is the first that did not hold, or else the first
-    that could not be tested, or else the first."""
+def key_verdicts(tested: list[Tested]) -> dict[str, list[Tested]]:
+    """C1 to C5 with the tuned recipes: the parts that decide. Those are the ones that did not hold, or else those that
+    could not be tested, or else all."""
     order = ("not held", "could not be tested", "held")
-    parts: dict[str, list[Tested]] = {key: [] for key in KEY_CLAIMS}
-    for one in tested:
-        if one.claim.key and one.recipe == "tuned":
-            parts[one.claim.key].append(one)
-    return {key: min(some, key=lambda one: order.index(one.finding.verdict)) for key, some in parts.items()}
+    deciding = {}
+    for key in KEY_CLAIMS:
+        parts = [one for one in tested if one.claim.key == key and one.recipe == "tuned"]
+        verdict = min((one.finding.verdict for one in parts), key=order.index)
+        deciding[key] = [one for one in parts if one.finding.verdict == verdict]
+    return deciding

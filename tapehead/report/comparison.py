@@ -24,7 +24,7 @@ def summary(tested: list[Tested], compared: list[Compared]) -> Section:
     key = Table(
         "The five key claims",
         ("claim", "the paper says", "verdict", "decided by", "ours"),
-        tuple(_key_row(name, one) for name, one in claims.key_verdicts(tested).items()),
+        tuple(_key_row(name, parts) for name, parts in claims.key_verdicts(tested).items()),
     )
     failed = [one for one in tuned if one.finding.verdict == "not held"]
     worse = [one for one in compared if one.words == "worse"]
@@ -32,11 +32,11 @@ def summary(tested: list[Tested], compared: list[Compared]) -> Section:
         "summary",
         "Summary",
         (
-            Text(f"{len(tuned)} claims of the paper were tested with the tuned recipes: {words}. {INTERVALS}"),
+            Text(f"{len(tuned)} claims of the paper, with our tuned recipes: {words}. {INTERVALS}"),
             key,
             Text("" if failed else "No claim that could be tested failed."),
             Table("Did not hold", ("claim", "the paper says", "ours"), tuple(map(_failed_row, failed))),
-            Text(_worse_words(worse, len(compared))),
+            Text(_compared_words(compared)),
             Table("Worse than the paper", READING_COLUMNS, tuple(_reading_row(one) for one in worse)),
         ),
     )
@@ -46,23 +46,25 @@ def _failed_row(one: Tested) -> tuple[Cell, ...]:
     return claim_cell(one.claim), Cell(one.claim.says), Cell(one.finding.ours)
 
 
-def _key_row(name: str, one: Tested) -> tuple[Cell, ...]:
-    finding = one.finding
+def _key_row(name: str, parts: list[Tested]) -> tuple[Cell, ...]:
+    verdict = parts[0].finding.verdict
+    lines = [words for one in parts for words in (one.finding.ours, one.finding.why) if words]
     return (
         Cell(name),
         Cell(claims.KEY_CLAIMS[name]),
-        Cell(finding.verdict, kind=VERDICTS[finding.verdict]),
-        claim_cell(one.claim),
-        Cell("\n".join(words for words in (finding.ours, finding.why) if words)),
+        Cell(verdict, kind=VERDICTS[verdict]),
+        claim_cell(*(one.claim for one in parts)),
+        Cell("\n".join(lines)),
     )
 
 
-def _worse_words(worse: list[Compared], number_of: int) -> str:
-    if not worse:
-        return "No median of ours is above a number that could be read off the paper's plots."
+def _compared_words(compared: list[Compared]) -> str:
+    counts = {words: sum(one.words == words for one in compared) for words in COMPARED}
+    said = ", ".join(f"{words} in {count}" for words, count in counts.items() if words != "not tested")
+    known = len(compared) - counts["not tested"]
     return (
-        f"Of {number_of} numbers that could be read off the paper's plots, ours is worse in {len(worse)}: our median, "
-        "with its whole interval, is above the paper's."
+        f"Of {len(compared)} numbers read off the paper's plots {known} could be compared: ours is {said}. Worse or "
+        "better: our median, with its whole interval, is above or below the paper's number."
     )
 
 
@@ -90,8 +92,7 @@ def paper_tables(results: Results, compared: list[Compared]) -> Section:
             Table("Tables 1 to 3", PAPER_COLUMNS, tuple(lines)),
             Text(
                 "Numbers read off the paper's plots, and our medians for the same thing. Readings are approximate; a "
-                f"line on the axis is read as {readings.AXIS:g} bits. Costs of N-grams are over the optimum. Worse or "
-                "better: our whole interval is above or below the reading."
+                f"line on the axis is read as {readings.AXIS:g} bits. Costs of N-grams are over the optimum."
             ),
             Table("Numbers of the paper's plots", READING_COLUMNS, tuple(_reading_row(one) for one in compared)),
         ),

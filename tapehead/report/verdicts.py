@@ -26,9 +26,10 @@ TEST_COLUMNS = ("claim", "held if", "notes", "commands")
 ABLATION_COLUMNS = ("row", "solved", "sequences to solve", *(f"length {n}" for n in (20, 30, 50, 120)), "record")
 
 
-def claim_cell(claim: Claim) -> Cell:
-    """A link to a claim's verdict."""
-    return Cell(claim.id, links=((claim.id, f"#{anchor_of('claim', claim.id)}"),))
+def claim_cell(*claims: Claim) -> Cell:
+    """Links to the verdicts of claims."""
+    links = tuple((claim.id, f"#{anchor_of('claim', claim.id)}") for claim in claims)
+    return Cell(" ".join(claim.id for claim in claims), links=links)
 
 
 def section(results: Results, tested: list[Tested]) -> Section:

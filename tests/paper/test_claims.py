@@ -54,15 +54,20 @@ def good(row):
     return made_up(row, solved=[500_000 if fast else 5_000] * 10, Length_120=0.1, Length_30=400.0 if fast else 0.1)
 
 
+def verdict_of(tested, key):
+    (verdict,) = {one.finding.verdict for one in key_verdicts(tested)[key]}
+    return verdict
+
+
 def test_the_parts_of_a_key_claim_decide_together(tmp_path):
     copies = [good("copy-ntm-lstm"), good("copy-ntm-feedforward"), good("copy-lstm")]
     tested = check_claims(results_of(tmp_path, *copies))
-    assert key_verdicts(tested)["C1"].finding.verdict == "held"
-    assert key_verdicts(tested)["C2"].finding.verdict == "could not be tested"
+    assert verdict_of(tested, "C1") == "held"
+    assert verdict_of(tested, "C2") == "could not be tested"
     bad = made_up("copy-ntm-lstm", solved=[5_000] * 10, Length_120=50.0, Length_30=0.1)
     tested = check_claims(results_of(tmp_path, bad))
-    assert key_verdicts(tested)["C1"].finding.verdict == "not held"
-    assert key_verdicts(tested)["C1"].claim.id == "C1.length"
+    assert verdict_of(tested, "C1") == "not held"
+    assert [one.claim.id for one in key_verdicts(tested)["C1"]] == ["C1.length"]
 
 
 def test_records_of_the_papers_own_recipe_are_tested_apart(tmp_path):
@@ -75,5 +80,5 @@ def test_records_of_the_papers_own_recipe_are_tested_apart(tmp_path):
 
 def test_the_records_that_come_with_the_package_decide_the_five_key_claims():
     """Which way is theirs to say."""
-    tested = key_verdicts(check_claims(Results.load(RESULTS)))
-    assert [key for key, one in tested.items() if one.finding.verdict == "could not be tested"] == []
+    tested = check_claims(Results.load(RESULTS))
+    assert [key for key in KEY_CLAIMS if verdict_of(tested, key) == "could not be tested"] == []
