@@ -80,6 +80,14 @@ def test_returns_count_contexts_that_come_again():
     assert figure15.returns(context, places) == (6, 4)
 
 
+def test_marked_contexts_come_often_enough_and_apart():
+    seen = np.array([1] * 8 + [2] * 7 + [3] * 6 + [4] * 2)
+    (first, at), (second, later) = figure15.shown_contexts(seen)
+    assert (first, second) == (1, 3)  # 2 comes more often than 3, but follows 1 at once
+    assert at.tolist() == list(range(4, 12))
+    assert later.tolist() == list(range(19, 25))
+
+
 def test_figure_15_finds_the_lag_of_the_write_head():
     """Slots are contexts; the write head is beside the slot that was read two steps before."""
     task = make_task("ngrams")

@@ -139,7 +139,7 @@ def test_systems_are_compared_by_sequences_to_solve(tmp_path):
     slow = record("copy-lstm", solved=[9000] * 3, curves=[[1.0]] * 3, bits=[0.1] * 3)
     quick = record("copy-ntm-lstm", solved=[1000] * 3, curves=[[1.0]] * 3, bits=[0.1] * 3)
     caption = FIGURES[3].caption(made_up(tmp_path, [slow, quick]))
-    assert "LSTM less NTM with LSTM controller, tuned: 8,000 (8,000 to 8,000) sequences to solve." in caption
+    assert "LSTM minus NTM with LSTM controller, tuned: 8,000 (8,000 to 8,000) sequences to solve." in caption
 
 
 def test_training_costs_of_a_curriculum_are_named(tmp_path):

@@ -79,12 +79,12 @@ def _panel(axes: Axes, systems: dict[str, Record], scale: str) -> None:
         axes.plot(costs.items, median, "o-", color=LINES[ending], linewidth=1.3, markersize=4, label=label)
         axes.fill_between(costs.items, low, np.where(np.isinf(high), 1e9, high), color=LINES[ending], alpha=0.2, lw=0)
     axes.set(yscale=scale, xlabel="Number of items per sequence", ylabel="Cost per sequence (bits)")
-    axes.set_ylim(least or -0.02 * most, most * (1.5 if least else 1.05))
-    axes.set_title("The axes of the paper" if scale == "linear" else "Logarithmic axis of costs")
+    axes.set_ylim(least or -0.02 * most, 1.5 * most)  # room for the legend
+    axes.set_title("Linear axes, as in the paper" if scale == "linear" else "Logarithmic axis of costs")
     axes.set_xticks(range(6, 21, 2))
     plain_numbers(axes)
     if scale == "linear":
-        axes.legend(loc="center right", fontsize=8)
+        axes.legend(loc="upper left", fontsize=8)
 
 
 def caption(results: Results) -> str:

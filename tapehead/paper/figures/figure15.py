@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tapehead.figures import style
@@ -16,6 +17,7 @@ from tapehead.paper.results import Machine
 CONTEXT = 5  # bits
 LAGS = range(4)  # steps from a read to a write that are looked at
 MARKED = (style.VERMILION, style.GREEN)  # contexts of a sequence
+APART = 3  # steps at least between two arrows of different colours
 OFTEN = 8  # times that a marked context comes, or nearly so: few enough to see each
 
 
@@ -55,15 +57,23 @@ def _near(read: Tensor, write: Tensor, slots: int) -> float:
     return float((((read - write + 1) % slots) <= 2).float().mean())
 
 
+def shown_contexts(seen: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
+    """Two contexts that come about OFTEN times, and the steps at which they end, which are not beside each other."""
+    found: list[tuple[int, NDArray[np.int64]]] = []
+    for context, _ in sorted(Counter(seen.tolist()).items(), key=lambda item: (abs(item[1] - OFTEN), item[0])):
+        steps = np.flatnonzero(seen == context) + CONTEXT - 1
+        if all(np.abs(steps[:, None] - others).min() > APART for _, others in found):
+            found.append((context, steps))
+    return found[: len(MARKED)]
+
+
 def marks(figure: Figure, machine: Machine) -> None:
     """Arrows under the read weightings, where two contexts of the sequence end."""
     batch = machine.task.sample(source(machine.task), batch_size=1, **longest_sizes(machine.task))
     seen = contexts(batch.inputs[..., 0])[:, 0].numpy()
     axes = next(axes for axes in figure.axes if axes.get_title(loc="left").startswith("Read weightings"))
     bottom = axes.get_ylim()[0]
-    by_count = sorted(Counter(seen.tolist()).items(), key=lambda item: (abs(item[1] - OFTEN), item[0]))
-    for (context, _), colour in zip(by_count, MARKED, strict=False):
-        steps = np.flatnonzero(seen == context) + CONTEXT - 1
+    for (context, steps), colour in zip(shown_contexts(seen), MARKED, strict=False):
         label = f"context {context:0{CONTEXT}b}"
         axes.scatter(steps, np.full(len(steps), bottom - 2.5), marker="^", s=18, color=colour, linewidth=0, label=label)
     axes.set_ylim(bottom, axes.get_ylim()[1])

@@ -17,7 +17,7 @@ from tapehead.experiment.config import Experiment
 from tapehead.figures import style
 from tapehead.figures.records import draw_band
 from tapehead.paper.figures.figure import INTERVALS, SYSTEMS, PaperFigure, estimate, fraction, paragraph
-from tapehead.paper.figures.panels import plain_numbers, recipe_panels
+from tapehead.paper.figures.panels import add_legend, add_level, plain_numbers, recipe_panels
 from tapehead.paper.results import Record, Results, command_of
 from tapehead.streams import stream
 from tapehead.tasks import make_task
@@ -100,15 +100,13 @@ class LearningCurves:
             axes.axhline(base, color=style.INK, linewidth=1.0, linestyle=":", label=f"Optimal ({base:.1f} bits)")
         axes.set(xlim=(0, self.thousands), ylim=self.bits, title="The axes of the paper")
         axes.set(xlabel="Sequence number (thousands)", ylabel="Cost per sequence (bits)")
-        axes.legend(loc="upper right", fontsize=8)
+        add_legend(axes)
 
     def _logarithmic(self, axes: Axes, systems: list[System]) -> None:
         for system in systems:
             draw_band(axes, system.band, system.record, system.label, unit=1000, least=LEAST)
         solved = systems[0].record["solved_bits"]
-        axes.axhline(solved, color=style.FAINT, linewidth=0.8, linestyle=(0, (5, 4)))
-        words = f"solved: under {solved:g}"
-        axes.text(0.01, solved * 1.08, words, color=style.FAINT, fontsize=8, transform=axes.get_yaxis_transform())
+        add_level(axes, solved, f"solved: under {solved:g}")
         cost = "Cost per sequence" if optimum(self.task) is None else "Cost above the optimum"
         axes.set(xscale="log", yscale="log", title="Logarithmic axes")
         axes.set(xlabel="Sequence number (thousands)", ylabel=f"{cost} (bits)")
@@ -177,10 +175,10 @@ def _curriculum(record: Record) -> str:
 
 
 def _compare(systems: list[System], recipe: str) -> Iterator[str]:
-    """How much sooner each NTM is solved than the LSTM."""
+    """How many sequences more the LSTM needs than each NTM."""
     by_label = {system.label: to_solve(system.record) for system in systems}
     baseline = by_label.pop(SYSTEMS["lstm"], None)
     for label, episodes in by_label.items():
         if baseline is not None and min(episodes) < INFINITE and min(baseline) < INFINITE:
             found = estimate(median_difference(baseline, episodes), "sequences")
-            yield f"LSTM less {label}, {recipe}: {found} to solve."
+            yield f"Difference of the medians, LSTM minus {label}, {recipe}: {found} to solve."

@@ -37,3 +37,15 @@ def plain_numbers(axes: Axes) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
             axis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def add_legend(axes: Axes) -> None:
+    """Where it hides least; what it hides shows through."""
+    axes.legend(loc="best", fontsize=8, frameon=True, framealpha=0.75, edgecolor="none")
+
+
+def add_level(axes: Axes, bits: float, words: str) -> None:
+    """A dashed line at a cost, with words on it at the left edge."""
+    axes.axhline(bits, color=style.FAINT, linewidth=0.8, linestyle=(0, (5, 4)))
+    across = axes.get_yaxis_transform()
+    axes.annotate(words, (0.01, bits), (0, 2), across, "offset points", color=style.FAINT, fontsize=8, va="bottom")

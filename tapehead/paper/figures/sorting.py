@@ -87,7 +87,7 @@ def unrolled(places: Tensor, slots: int) -> Tensor:
     """Locations on a ring as numbers without a jump: the ring is cut at its longest stretch without any of them."""
     used = places.unique()
     gaps = torch.cat([used[:1] + slots, used[1:]]).roll(-1) - used if len(used) > 1 else torch.zeros(1)
-    first = used.roll(-1)[gaps.argmax()]
+    first: Tensor = used.roll(-1)[gaps.argmax()]
     return (places - first) % slots + first
 
 
