@@ -424,8 +424,15 @@ def _parse(arguments: list[str]) -> object:
 
 def _with_run(arguments: list[str]) -> list[str]:
     """`tapehead sweep FILE` is `tapehead sweep run FILE`."""
-    names = {kind.__name__.lower() for kind in SWEEP} | {"-h", "--help"}
-    return arguments if not arguments[1:] or arguments[1] in names else ["sweep", "run", *arguments[1:]]
+    names = [kind.__name__.lower() for kind in SWEEP]
+    if not arguments[1:]:
+        raise ValueError("tapehead sweep needs a TOML file or a sweep's folder: see tapehead sweep --help.")
+    word = arguments[1]
+    if word in (*names, "-h", "--help"):
+        return arguments
+    if re.fullmatch("[a-z]+", word) and not Path(word).exists():
+        raise ValueError(f"{unknown('command of sweep', word, names)} Or give a TOML file or a sweep's folder.")
+    return ["sweep", "run", *arguments[1:]]
 
 
 def _split_values(arguments: list[str]) -> tuple[list[str], dict[str, str]]:

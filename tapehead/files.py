@@ -240,6 +240,23 @@ def lock(path: Path) -> int | None:
     raise NotPlain(path, f"was another file each of {LOCK_TRIES} times that it was locked")
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process has locked a file. Looking takes the lock for a moment, shared with others who look."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 # --- seals -----------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """`tapehead runs`: list, filter and compare the runs below a folder."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterable
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapehead.commands.tables import new_table, print_table
 from tapehead.experiment.listing import RunInfo, find_runs, read_run
+from tapehead.sweep import lease
 from tapehead.terminal import say
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def run(options: "cli.Runs") -> int:
         raise ValueError("--solved and --unsolved were both given: give one of them.")
     if options.compare:
         return _compare(options.compare, as_json=options.json)
-    found = list(find_runs(options.folder))
+    found = [_with_lease(info) for info in find_runs(options.folder)]
     shown = [info for info in found if _matches(info, options)]
     if options.json:
         print(json.dumps([info.to_plain() for info in shown], indent=1, allow_nan=False))
@@ -34,6 +36,13 @@ def run(options: "cli.Runs") -> int:
             print(f"damaged: {info.folder}: {info.reason}")
     say(f"{len(shown):,} of {len(found):,} runs below {options.folder}.")
     return 0
+
+
+def _with_lease(info: RunInfo) -> RunInfo:
+    """A run of a sweep's job that a worker of another machine has is running, too."""
+    if info.state == "broken off" and lease.holder(info.folder.parent) is not None:
+        return dataclasses.replace(info, state="running")
+    return info
 
 
 def _matches(info: RunInfo, options: "cli.Runs") -> bool:
@@ -72,7 +81,7 @@ def _print_list(runs: Iterable[RunInfo], folder: Path) -> None:
 def _compare(folders: tuple[Path, ...], *, as_json: bool) -> int:
     if len(folders) != 2:
         raise ValueError(f"--compare was given {len(folders)} runs, but it compares 2: give two folders.")
-    one, other = (_read(folder) for folder in folders)
+    one, other = (_with_lease(_read(folder)) for folder in folders)
     ours, theirs = one.settings(), other.settings()
     paths = [path for path in dict.fromkeys([*ours, *theirs]) if ours.get(path) != theirs.get(path)]
     differing = {path: [ours.get(path), theirs.get(path)] for path in paths}

@@ -33,8 +33,8 @@ def _run(options: "cli.Run") -> int:
     if options.engine == "local":
         for device in _devices(jobs if jobs is not None else SweepFolder(folder).jobs, options.device):
             check_device(device)
-    with SweepProgress() as progress:
-        try:
+    try:
+        with SweepProgress() as progress:
             outcome = run_sweep(
                 jobs,
                 folder,
@@ -46,9 +46,9 @@ def _run(options: "cli.Run") -> int:
                 retry=options.retry,
                 observer=progress,
             )
-        except Interrupted as stop:
-            say(f"{stop}; saved in {folder}. The same command goes on from there.")
-            return stop.exit_code
+    except Interrupted as stop:
+        say(f"{stop}; saved in {folder}. The same command goes on from there.")
+        return stop.exit_code
     return _report(outcome)
 
 

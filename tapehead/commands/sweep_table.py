@@ -18,7 +18,7 @@ from tapehead.commands.tables import new_table
 from tapehead.sweep.driver import SweepObserver
 from tapehead.sweep.folder import SweepFolder
 from tapehead.sweep.jobs import seed_words
-from tapehead.sweep.state import Cell, JobState, Snapshot
+from tapehead.sweep.state import Cell, JobState, Snapshot, State
 
 LINE_SECONDS = 10.0
 PACE_SECONDS = 600.0
@@ -31,9 +31,10 @@ def summary(states: Snapshot) -> str:
     """ "12 of 40 jobs finished, 2 failed, 4 running, 9 of 12 seeds solved"."""
     solved, seeds = states.solved
     parts = [f"{len(states.in_state('finished')):,} of {len(states):,} jobs finished"]
-    for word, state in (("failed", "failed"), ("running", "running"), ("stopped", "stopped")):
-        count = len(states.in_state(state))  # type: ignore[arg-type]
-        parts += [f"{count:,} {word}"] if count else []
+    others: tuple[State, ...] = ("failed", "running", "stopped")
+    for state in others:
+        count = len(states.in_state(state))
+        parts += [f"{count:,} {state}"] if count else []
     return ", ".join([*parts, f"{solved:,} of {seeds:,} seeds solved"] if seeds else parts)
 
 

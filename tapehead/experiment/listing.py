@@ -6,7 +6,6 @@ shown as damaged. torch is not needed.
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import statistics
@@ -149,7 +148,7 @@ def read_run(folder: Path) -> RunInfo:
         bits = _median(result["last_window_bits"])
         return dataclasses.replace(info, state="finished", result=result, episodes=result["episodes"], bits=bits)
     episodes, bits = _last_line(folder)
-    state: State = "running" if _is_locked(folder / LOCK) else "broken off"
+    state: State = "running" if files.is_locked(folder / LOCK) else "broken off"
     return dataclasses.replace(info, state=state, episodes=episodes, bits=bits)
 
 
@@ -191,23 +190,6 @@ def _last_line(folder: Path) -> tuple[int | None, float | None]:
         if fits(values["episodes"], int) and fits(values["bits"], list[float | None]):
             return values["episodes"], _median(values["bits"])
     return None, None
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether a process of this machine trains."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _changed(folder: Path) -> float:

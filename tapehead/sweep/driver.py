@@ -22,7 +22,7 @@ from tapehead import registry, signals
 from tapehead.checks import whole
 from tapehead.experiment.results import Result
 from tapehead.experiment.run import Interrupted
-from tapehead.sweep.engines import Engine, make_engine
+from tapehead.sweep.engines import Engine, engine_kind
 from tapehead.sweep.folder import SweepFolder
 from tapehead.sweep.jobs import Job, distinct
 from tapehead.sweep.lease import EXPIRY, HEARTBEAT
@@ -31,6 +31,9 @@ from tapehead.sweep.work import Assignment
 
 POLL_SECONDS = 0.25
 """Least time between two looks at the folder, which also take at most a tenth of the driver's time."""
+
+REST_SECONDS = 5.0
+"""Before workers are started again, after one found no job that it could take."""
 
 MOST_WORKERS = 1000
 FUTILE = 3
@@ -98,10 +101,10 @@ def run_sweep(
     before. `Interrupted` is raised if a signal asks the process to stop, after all workers have saved and ended;
     outside the main thread signals are left alone.
     """
-    path = Path(folder)
-    sweep = SweepFolder(path) if jobs is None else SweepFolder.create(path, distinct(jobs))
     if workers is not None:
         whole("workers", workers, 1, MOST_WORKERS)
+    kind, path = engine_kind(engine), Path(folder)
+    sweep = SweepFolder(path) if jobs is None else SweepFolder.create(path, distinct(jobs))
     with sweep.working():
         if retry:
             sweep.forget_failures()
@@ -117,7 +120,7 @@ def run_sweep(
             heartbeat=heartbeat,
             expiry=expiry,
         )
-        carried_by = make_engine(engine, sweep, assignment, engine_options or {})
+        carried_by = kind(sweep, assignment, engine_options or {})
         try:
             return Outcome(path, _Driver(sweep, carried_by, workers, observer or SweepObserver()).run())
         finally:
@@ -132,7 +135,7 @@ class _Driver:
         self._workers = min(workers or engine.default_workers(), len(sweep.jobs))
         self._watch = Watch(sweep)
         self._signals: list[int] = []
-        self._futile = 0
+        self._futile, self._rest_until = 0, 0.0
         self._progress: tuple[int, int] = (-1, -1)
 
     def run(self) -> Snapshot:
@@ -154,17 +157,23 @@ class _Driver:
 
     def _hire(self, states: Snapshot) -> None:
         """Start workers for the jobs that nobody has. A worker takes one after the other, so they may be fewer."""
+        if time.monotonic() < self._rest_until:
+            return
         wanted = min(self._workers, states.to_take)
         for _ in range(wanted - self._engine.running):
             if not self._signals:
                 self._engine.start()
 
     def _bury(self, states: Snapshot) -> None:
-        """Count workers that died; the next ones are started where jobs are left. End if they die for nothing."""
-        for reason in filter(None, self._engine.ended()):
+        """Note workers that ended; the next ones are started where jobs are left. End if they die for nothing."""
+        for reason in self._engine.ended():
             progress = (len(states.in_state("finished", "failed")), sum(one.claims for one in states))
-            self._futile = self._futile + 1 if progress == self._progress else 0
-            self._progress = progress
+            futile, self._progress = progress == self._progress, progress
+            if not reason:
+                if futile and states.to_take:  # it could take none of them: locked by a process that is no worker
+                    self._rest_until = time.monotonic() + REST_SECONDS
+                continue
+            self._futile = self._futile + 1 if futile else 0
             self._observer.died(reason)
             if self._futile > FUTILE * max(2, self._workers):
                 raise ValueError(f"the workers of the sweep die before they take a job ({reason}): see its logs/.")

@@ -3,12 +3,17 @@ decides how many there should be, and the jobs are shared out by their leases.""
 
 import abc
 from collections.abc import Mapping
+from importlib import import_module
 
 from tapehead.suggest import unknown
 from tapehead.sweep.folder import SweepFolder
 from tapehead.sweep.work import Assignment
 
-ENGINES = ("local", "ray", "slurm")
+ENGINES = {
+    "local": "tapehead.sweep.local:LocalEngine",
+    "ray": "tapehead.sweep.ray:RayEngine",
+    "slurm": "tapehead.sweep.slurm:SlurmEngine",
+}
 
 
 class Engine(abc.ABC):
@@ -16,6 +21,11 @@ class Engine(abc.ABC):
 
     def __init__(self, sweep: SweepFolder, assignment: Assignment, options: Mapping[str, str]) -> None:
         self.sweep, self.assignment, self.options = sweep, assignment, dict(options)
+
+    @classmethod
+    @abc.abstractmethod
+    def check(cls) -> None:
+        """Refuse an engine that is not installed."""
 
     @property
     def device(self) -> str:
@@ -53,21 +63,15 @@ class Engine(abc.ABC):
         self.sweep.stop_request(self.assignment.driver).unlink(missing_ok=True)
 
 
-def make_engine(name: str, sweep: SweepFolder, assignment: Assignment, options: Mapping[str, str]) -> Engine:
-    """An engine by name; its module is imported here, because Ray takes a second."""
-    if name == "local":
-        from tapehead.sweep.local import LocalEngine
-
-        return LocalEngine(sweep, assignment, options)
-    if name == "ray":
-        from tapehead.sweep.ray import RayEngine
-
-        return RayEngine(sweep, assignment, options)
-    if name == "slurm":
-        from tapehead.sweep.slurm import SlurmEngine
-
-        return SlurmEngine(sweep, assignment, options)
-    raise ValueError(unknown("engine", name, ENGINES))
+def engine_kind(name: str) -> type[Engine]:
+    """The class of an engine; its module is imported here, because Ray takes a second. Refuses one that is not
+    installed."""
+    if name not in ENGINES:
+        raise ValueError(unknown("engine", name, ENGINES))
+    module, _, kind = ENGINES[name].partition(":")
+    found: type[Engine] = getattr(import_module(module), kind)
+    found.check()
+    return found
 
 
 def refuse_options(engine: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:

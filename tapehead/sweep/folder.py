@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tapehead import files
 from tapehead.experiment import checkpoint
+from tapehead.experiment.folder import LOCK as RUN_LOCK
 from tapehead.experiment.results import Result
 from tapehead.sweep.jobs import Job
 
@@ -99,6 +100,10 @@ class SweepFolder:
         """The name of a job's newest checkpoint, whole or not; empty if there is none."""
         found = checkpoint.folders(self.run_folder(job) / "checkpoints")
         return found[0].name if found else ""
+
+    def is_trained_outside(self, job: Job) -> bool:
+        """Whether a process trains a job's run, such as `tapehead train` in its folder."""
+        return files.is_locked(self.run_folder(job) / RUN_LOCK)
 
     # --- who works ---------------------------------------------------------------------------------------------------
 

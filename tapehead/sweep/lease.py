@@ -14,14 +14,12 @@ A worker that finds a higher number than its own has lost its lease (it was susp
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import platform
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -166,11 +164,11 @@ def claim(folder: Path, *, at: str = "", heartbeat: float = HEARTBEAT, expiry: f
 def holder(folder: Path) -> Entry | None:
     """The present lease of a job, if a worker has it."""
     last = latest(folder)
-    if last is None or last.ended is not None or last.expired:
+    if last is None or last.ended is not None:
         return None
     if last.values.get("kernel") == kernel_identity():
-        return last if _is_locked(folder) else None
-    return last
+        return last if files.is_locked(folder / LOCK) else None
+    return None if last.expired else last
 
 
 def latest(folder: Path) -> Entry | None:
@@ -205,30 +203,6 @@ def _locked(folder: Path) -> int | None:
             return None  # surely at work
         time.sleep(0.002)
     return None
-
-
-def _is_locked(folder: Path) -> bool:
-    with _opened(folder / LOCK) as descriptor:
-        if descriptor is None:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int | None]:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        yield None
-        return
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -34,6 +34,10 @@ class LocalEngine(Engine):
         self._started = 0
         self._gpus = torch.cuda.device_count() if self.device == "cuda" else 0
 
+    @classmethod
+    def check(cls) -> None:
+        pass
+
     @property
     def running(self) -> int:
         return len(self._processes)

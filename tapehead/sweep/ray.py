@@ -28,6 +28,10 @@ class RayEngine(Engine):
         self._task = self._ray.remote(num_cpus=1, num_gpus=1 if on_gpu else 0, max_retries=0)(work)
         self._references: list[Any] = []
 
+    @classmethod
+    def check(cls) -> None:
+        _import()
+
     @property
     def running(self) -> int:
         return len(self._references)

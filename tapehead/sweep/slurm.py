@@ -48,6 +48,10 @@ class SlurmEngine(Engine):
             raise ValueError(f"the engine slurm cannot be used here ({says}): check --engine-options.") from None
         self._jobs: list[Any] = []
 
+    @classmethod
+    def check(cls) -> None:
+        _import()
+
     @property
     def running(self) -> int:
         return len(self._jobs)

@@ -75,6 +75,8 @@ class Watch:
 
     def _look(self, job: Job) -> JobState:
         sweep, folder = self.sweep, self.sweep.job_folder(job)
+        if not folder.is_dir():
+            return JobState(job, "waiting")
         found = sweep.result(job)
         failure = None if found is not None else sweep.failure(job)
         if found is not None or failure is not None:
@@ -87,6 +89,8 @@ class Watch:
         if entry is not None:
             machine = str(entry.values.get("machine", ""))
             return JobState(job, "running", entry.progress, machine, claims=claims)
+        if sweep.is_trained_outside(job):
+            return JobState(job, "running", claims=claims)
         return JobState(job, "stopped" if sweep.newest_checkpoint(job) else "waiting", claims=claims)
 
 

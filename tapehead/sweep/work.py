@@ -5,6 +5,7 @@ import dataclasses
 import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,8 @@ def _claim(sweep: SweepFolder, job: Job, assignment: Assignment) -> Lease | None
     """A job that is to be trained; None if another worker has it, or had it until a moment ago."""
     folder = sweep.job_folder(job)
     folder.mkdir(exist_ok=True)
+    if sweep.is_trained_outside(job):
+        return None
     at = sweep.newest_checkpoint(job)
     lease = claim(folder, at=at, heartbeat=assignment.heartbeat, expiry=assignment.expiry)
     if lease is None:
@@ -169,14 +172,17 @@ def _carry_out(sweep: SweepFolder, job: Job, lease: Lease, assignment: Assignmen
     try:
         experiment = _placed(job.experiment, assignment)
         stop.training = True
+        if stop.asked:  # since the job was taken
+            raise KeyboardInterrupt
         train(experiment, sweep.run_folder(job), observer=_Heart(lease))
         if sweep.result(job) is None:
             raise ValueError(f"the result in {sweep.run_folder(job)} cannot be read back: check the disk.")
         ended = "finished"
     except (Interrupted, KeyboardInterrupt):
         stop.asked = True
-    except (LeaseLost, Busy):  # another process trains it
-        pass
+    except (LeaseLost, Busy):  # another process trains it, since a moment ago
+        stop.training = False
+        time.sleep(STOP_SECONDS)
     except (Exception, SystemExit) as error:
         stop.training = False
         if not stop.asked:  # a library may have made another error of the interrupt

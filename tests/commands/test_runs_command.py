@@ -7,6 +7,7 @@ from tiny import tiny, train_some_blocks
 
 import tapehead as package
 from tapehead import cli
+from tapehead.sweep import lease
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -65,6 +66,18 @@ def test_filters(folder, capsys, flags):
     code, out, err = runs(capsys, folder, "--json", *flags.split())
     assert (code, err) == (0, "")
     assert {info["folder"].rpartition("/")[2] for info in json.loads(out)} == FILTERS[flags]
+
+
+def test_a_run_that_a_worker_of_another_machine_has_is_running(tmp_path, monkeypatch, capsys):
+    train_some_blocks(tiny(), tmp_path / "job" / "run", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(lease, "kernel_identity", lambda: "another kernel")
+        held = lease.claim(tmp_path / "job")
+    _, out, _ = runs(capsys, tmp_path, "--json")
+    assert json.loads(out)[0]["state"] == "running"
+    held.release("interrupted")
+    _, out, _ = runs(capsys, tmp_path, "--json")
+    assert json.loads(out)[0]["state"] == "broken off"
 
 
 def test_two_runs_are_compared(folder, capsys):

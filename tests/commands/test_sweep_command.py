@@ -11,6 +11,7 @@ from tapehead import cli
 from tapehead.commands import sweep_table
 from tapehead.commands.sweep_table import SweepProgress, summary
 from tapehead.sweep.folder import SweepFolder
+from tapehead.sweep.plan import read_jobs
 from tapehead.sweep.state import JobState, Snapshot, Watch
 from tapehead.sweep.work import Assignment, work
 
@@ -35,15 +36,9 @@ def sweep(capsys, *arguments):
 def by_hand(file, capsys):
     """The sweep's folder, its jobs carried out in this process."""
     sweep(capsys, file.name, "--plan")
-    folder = SweepFolder.create(file.parent / "runs" / "pair", _jobs(file))
+    folder = SweepFolder.create(file.parent / "runs" / "pair", read_jobs(file))
     work(Assignment(str(folder.path), "driver"))
     return folder
-
-
-def _jobs(file):
-    from tapehead.sweep.plan import read_jobs
-
-    return read_jobs(file)
 
 
 def test_a_plan_lists_the_jobs_and_makes_nothing(file, capsys):
@@ -101,8 +96,9 @@ def test_a_failed_job_is_named_with_its_reason(file, capsys):
         (["status", "full"], "holds no sweep"),
         (["pack", "full", "x.zip"], "holds no sweep"),
         (["unpack", "pair.toml", "there"], "is no packed sweep"),
-        (["statos", "full"], "full"),
-        ([], "sweep"),
+        (["statos", "full"], "Did you mean 'status'?"),
+        (["nothing"], "Or give a TOML file or a sweep's folder"),
+        ([], "needs a TOML file or a sweep's folder"),
     ],
 )
 def test_mistakes_are_one_sentence(file, capsys, arguments, words):
@@ -121,7 +117,7 @@ def test_mistakes_are_one_sentence(file, capsys, arguments, words):
 @pytest.fixture
 def moments(file):
     """A sweep at three moments: nothing done; one job half way; all settled."""
-    folder = SweepFolder.create(file.parent / "runs" / "pair", _jobs(file))
+    folder = SweepFolder.create(file.parent / "runs" / "pair", read_jobs(file))
     one, other = folder.jobs
     progress = {"episodes": 50, "expected": 100, "solved": 0, "bits": 2.5}
     before = Watch(folder).snapshot()

@@ -19,6 +19,10 @@ from tapehead.experiment.run import Interrupted, Status
 from tapehead.figures.draw import draw_run
 from tapehead.lab import records
 from tapehead.lab.confirmation import confirm
+from tapehead.sweep.folder import SweepFolder
+from tapehead.sweep.plan import jobs_of
+from tapehead.sweep.state import Watch
+from tapehead.sweep.work import Assignment, work
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -256,3 +260,17 @@ def test_main_searches_the_working_directory_last(monkeypatch):
     assert [Path.cwd()] == registry.SEARCH
     assert str(Path.cwd()) not in sys.path
     sys.modules.pop("only_here_for_the_search")
+
+
+def test_a_sweep_takes_the_parts_of_the_package(tmp_path):
+    values = read_toml(FILE) | {"seeds": [3], "grid": {"model.hidden_size": [4, 8]}}
+    values["training"] = values["training"] | {"episodes": 400}
+    jobs = jobs_of(values, tmp_path, "elsewhere.toml")
+    sweep = SweepFolder.create(tmp_path / "sweep", jobs)
+    assert work(Assignment(str(sweep.path), "driver")) == 2
+    states = Watch(sweep).snapshot()
+    assert [one.result.seeds for one in states] == [(3,), (3,)]
+    assert [(one.job.plain["model"]["name"], one.job.plain["model"]["hidden_size"]) for one in states] == [
+        (f"{PARTS}:GRU", 4),
+        (f"{PARTS}:GRU", 8),
+    ]

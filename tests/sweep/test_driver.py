@@ -8,6 +8,7 @@ import counted
 import pytest
 from killing import Storm, driver
 
+from tapehead import cli
 from tapehead.sweep import driver as driver_module
 from tapehead.sweep import local
 from tapehead.sweep.driver import SweepObserver, run_sweep
@@ -39,7 +40,7 @@ def test_no_result_is_lost_or_made_twice_when_workers_and_drivers_are_killed(tmp
     storm.check()
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
+def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path, capsys):
     path, out = counted.write_file(tmp_path, numbers=1, episodes=1000, task="Slow"), tmp_path / "sweep"
     (tmp_path / "hold").touch()
     first = driver(path, out, 1, start_new_session=True)
@@ -54,9 +55,10 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     assert list(out.glob("jobs/*/run/checkpoints/step-*"))
     assert not list(out.glob("jobs/*/run/result.json"))
     (tmp_path / "hold").unlink()
-    second = driver(path, out, 1)
-    printed, said = second.communicate(timeout=300)
-    assert second.returncode == 0, said
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["sweep", str(path), "--out", str(out), "--workers", "1"])
+    printed, said = capsys.readouterr()
+    assert stop.value.code == 0, said
     assert "1 of 1 jobs finished" in printed
     assert "slow ntm number 0, seed 0: 0 of 1 solved" in said
     assert list(out.glob("stops/*")) == list(out.glob("logs/*")) == []
@@ -77,6 +79,7 @@ def test_an_engine_that_is_not_installed_says_how_it_is(tmp_path, monkeypatch, e
     jobs = read_jobs(counted.write_file(tmp_path, numbers=1))
     with pytest.raises(ValueError, match=rf"not installed: pip install 'tapehead\[{engine}\]'"):
         run_sweep(jobs, tmp_path / "sweep", engine=engine)
+    assert not (tmp_path / "sweep").exists()
 
 
 @pytest.mark.parametrize(
@@ -109,8 +112,9 @@ def test_slurm_workers_carry_out_a_sweep_and_a_death_costs_one_restart(tmp_path)
     assert [cell.label for cell in outcome.cells] == [job.label for job in jobs]
     assert [(cell.seeds, cell.trained, cell.solved, cell.episodes) for cell in outcome.cells] == [(1, 1, 0, None)] * 2
     assert outcome.cells[0].costs == outcome.cells[1].costs
-    again = run_sweep(None, tmp_path / "sweep", engine="none of them")  # a finished sweep needs no worker
-    assert again.results == outcome.results
+    again = Told()
+    assert run_sweep(None, tmp_path / "sweep", observer=again).results == outcome.results
+    assert again.workers is None  # a finished sweep needs none
 
 
 def test_ray_workers_carry_out_a_sweep(tmp_path):

@@ -62,17 +62,24 @@ def test_what_others_have_is_left_to_them(begun):
     assert states(sweep) == ["finished"] * 3
 
 
-def test_a_run_that_another_program_trains_is_left_to_it(begun, monkeypatch):
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_run_that_another_program_trains_is_left_to_it(begun, monkeypatch, in_time):
+    """in_time: the other program was there before the job was looked at."""
     sweep, assignment = begun(numbers=1)
     job = sweep.jobs[0]
     sweep.run_folder(job).mkdir(parents=True)
     lock = os.open(sweep.run_folder(job) / "run.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    monkeypatch.setattr(work_module, "_taken", _one(work_module._taken))
-    assert work(assignment) == 1
-    assert states(sweep) == ["waiting"]
-    os.close(lock)
+    assert states(sweep) == ["running"]
+    if not in_time:
+        monkeypatch.setattr(SweepFolder, "is_trained_outside", lambda *_: False)
+        monkeypatch.setattr(work_module, "STOP_SECONDS", 0.001)
+        monkeypatch.setattr(work_module, "_taken", _one(work_module._taken))
+    assert work(assignment) == (0 if in_time else 1)
     monkeypatch.undo()
+    assert states(sweep) == ["running"]
+    os.close(lock)
+    assert states(sweep) == ["waiting"]
     assert work(assignment) == 1
     assert states(sweep) == ["finished"]
 
@@ -154,6 +161,7 @@ def test_a_worker_that_has_lost_its_lease_leaves_the_run_as_it_is(begun, monkeyp
         raise LeaseLost
 
     monkeypatch.setattr(Lease, "check", lose)
+    monkeypatch.setattr(work_module, "STOP_SECONDS", 0.001)
     monkeypatch.setattr(work_module, "_taken", _one(work_module._taken))
     work(assignment)
     run = sweep.run_folder(sweep.jobs[0])
