@@ -55,12 +55,20 @@ class Picture:
     width: int = 0
     height: int = 0
 
+    @property
+    def anchor(self) -> str:
+        return anchor_of("picture", self.title)
+
 
 @dataclasses.dataclass(frozen=True)
 class Section:
     anchor: str
     title: str
     blocks: tuple[Table | Text | Picture, ...]
+
+    @property
+    def pictures(self) -> list[Picture]:
+        return [block for block in self.blocks if isinstance(block, Picture)]
 
 
 def anchor_of(kind: str, name: str) -> str:

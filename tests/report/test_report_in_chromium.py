@@ -1,14 +1,17 @@
 """The report in a real browser: no errors, no broken figure, tables that sort, a phone, the dark."""
 
 import math
+from pathlib import Path
 
 import pytest
 from browser import checked_page
 from made_up_records import copies, made_up, results_of
 from quick_figures import quick
 
-from tapehead.report.page import render
+from tapehead.report.page import render, write
 
+RESULTS = Path(__file__).parents[2] / "results"
+MOST_BYTES = 3_000_000
 PHONE = {"width": 360, "height": 740}
 COLUMN = "t => [...t.tBodies[0].rows].map(row => row.cells[{}].textContent)"
 
@@ -21,6 +24,19 @@ def report(tmp_path_factory):
     with quick():
         (folder / "index.html").write_text(render(results_of(folder, *copies(), failing)))
     return (folder / "index.html").as_uri()
+
+
+def test_the_records_that_come_with_the_package_have_a_whole_report(chromium, tmp_path):
+    file = write(RESULTS, tmp_path)
+    assert file.stat().st_size < MOST_BYTES
+    with checked_page(chromium, viewport=PHONE) as page:
+        page.goto(file.as_uri())
+        figures = page.locator("#figures figure")
+        shown, explained = figures.locator("img"), figures.locator("figcaption.missing")
+        assert shown.count() + explained.count() == figures.count() == 16
+        assert shown.count() >= 12
+        assert shown.evaluate_all("all => all.every(one => one.complete && one.naturalWidth > 100)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def table(page, name):
