@@ -325,7 +325,21 @@ class Unpack:
     """The folder to make."""
 
 
-SWEEP = (Run, Status, Pack, Unpack)
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """Score the machines of a sweep's finished jobs and write a record of each, for tapehead report."""
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """A sweep's folder."""
+    out: Path
+    """Where the records go: a folder inside that of the results, such as results/memory."""
+    sequences: Number = None
+    """Sequences to score at each point (default: 200, for ngrams 1,000; on the longest tape never more than 20)."""
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
+
+
+SWEEP = (Run, Status, Pack, Unpack, Records)
 SweepAction: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in SWEEP)]  # noqa: UP007
 
 

@@ -20,7 +20,7 @@ def confirm_command(record: Record) -> str:
     """The line that makes a record, but for the folders."""
     row, recipe, seeds = record["row"], record["recipe"], record["seeds"]
     if recipe == "custom" or row not in rows():
-        return f"tapehead confirm {row}.toml --seed {seeds[0]} --seeds {len(seeds)}"
+        return f"tapehead confirm FILE.toml --seed {seeds[0]} --seeds {len(seeds)}, FILE with the record's experiment"
     words = ["tapehead confirm", row, f"--seed {seeds[0]}", f"--seeds {len(seeds)}"]
     words += [f"--recipe {recipe}"] if recipe != "tuned" else []
     episodes = record["experiment"]["training"]["episodes"]

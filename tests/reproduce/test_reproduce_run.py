@@ -1,6 +1,7 @@
 """A reproduction from the first command to the report: two rows of the smoke test, trained by real workers."""
 
 import json
+from pathlib import Path
 
 import pytest
 from quick_figures import quick
@@ -65,3 +66,21 @@ def test_a_dry_run_measures_and_writes_nothing(tmp_path, monkeypatch, capsys):
     assert "67 min" in printed  # 10 x 40,000 sequences at 100 in a second
     assert "by the speed that was measured here" in printed
     assert not (tmp_path / "out").exists()
+
+
+def test_the_jobs_of_a_sweep_become_records(out, tmp_path, capsys):
+    """Of a sweep that was made for another end: the records have the names of its jobs, and are made once."""
+    command = ("sweep", "records", out / "sweep", "--out", tmp_path, "--sequences", 1)
+    assert tapehead(*command) == 0
+    made = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(made) == sorted(tmp_path.glob("*.json"))
+    found = Results.load(tmp_path).records
+    assert {record["recipe"] for record in found} == {"custom"}
+    assert {record["row"].partition("-seeds")[0] for record in found} == set(ROWS)
+    own = {record["experiment"]["recipe"]: record for record in Results.load(out / "results").records}
+    for record in found:
+        same = own[record["experiment"]["recipe"]]
+        hashes = [[machine["weights_sha256"] for machine in one["machines"]] for one in (record, same)]
+        assert hashes[0] == hashes[1]
+    assert tapehead(*command) == 0
+    assert capsys.readouterr().out == ""
