@@ -40,7 +40,7 @@ ADVICE = (
 FOLDERS = ("checkpoints", "tensorboard", "figures")
 LOCK = "run.lock"
 FILES = (LOCK, "env.json", "metrics.jsonl", "time.json", "result.json", f"tensorboard/{events.FILE}")
-LOOKS = 3
+LOOKS = 4
 STARTS = 100
 """How often a start makes its folder again that another process, which failed, has removed."""
 
@@ -135,7 +135,7 @@ def _lock(folder: Path) -> tuple[list[Path], int]:
         made = []
         try:
             made = files.make_folders(folder)
-            lock = files.lock(folder / LOCK)
+            lock = _lock_file(folder / LOCK)
         except FileNotFoundError:  # another process has made it, failed, and removed it again
             if start == STARTS - 1:
                 raise
@@ -145,10 +145,18 @@ def _lock(folder: Path) -> tuple[list[Path], int]:
             raise
         if lock is not None:
             return made, lock
-        if start >= LOOKS:
-            break
-        time.sleep(0.01)  # `tapehead runs` has the lock for a moment when it looks whether a run is being trained
+        break
     raise Busy(f"another process is training in {folder}: wait for it, or choose another folder.")
+
+
+def _lock_file(path: Path) -> int | None:
+    """The lock; tried again, because `tapehead runs` has it for a moment when it looks whether a run is trained."""
+    for _ in range(LOOKS):
+        lock = files.lock(path)
+        if lock is not None:
+            return lock
+        time.sleep(0.01)
+    return None
 
 
 def _refuse_links(folder: Path) -> None:

@@ -35,6 +35,9 @@ POLL_SECONDS = 0.25
 REST_SECONDS = 5.0
 """Before workers are started again, after one found no job that it could take."""
 
+DRAIN_SECONDS = 20.0
+"""For workers to end by themselves when all jobs are settled."""
+
 MOST_WORKERS = 1000
 FUTILE = 3
 """Workers that may die one after the other without having taken a job, for each that should run, before the sweep
@@ -185,8 +188,9 @@ class _Driver:
             time.sleep(min(left, POLL_SECONDS))
 
     def _drain(self) -> None:
-        """Wait for workers that have nothing to take any more."""
-        while self._engine.running and not self._signals:
+        """Wait for workers that have nothing to take any more; those that wait for a place are ended by the engine."""
+        until = time.monotonic() + DRAIN_SECONDS
+        while self._engine.running and not self._signals and time.monotonic() < until:
             self._engine.ended()
             time.sleep(0.01)
 

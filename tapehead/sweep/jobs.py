@@ -54,6 +54,10 @@ class Job:
             )
         return experiment
 
+    def check(self) -> None:
+        """Raise `ValueError` if this process cannot make the experiment."""
+        assert self.experiment.seeds == self.seeds
+
     @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(self.plain["seeds"])

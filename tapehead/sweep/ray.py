@@ -1,5 +1,7 @@
 """Workers as tasks of Ray: on this machine, or on a cluster whose machines share the sweep's folder."""
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,13 +22,26 @@ class RayEngine(Engine):
         self._ray = _import()
         self._own = not self._ray.is_initialized()
         if self._own:
-            given: dict[str, Any] = {"include_dashboard": False} if "address" not in options else {}
-            given |= {"address": options["address"]} if "address" in options else {}
-            given |= {"num_cpus": int(options["num_cpus"])} if "num_cpus" in options else {}
-            self._ray.init(log_to_driver=False, **given)
+            self._init()
         on_gpu = self.device.startswith("cuda")
         self._task = self._ray.remote(num_cpus=1, num_gpus=1 if on_gpu else 0, max_retries=0)(work)
         self._references: list[Any] = []
+
+    def _init(self) -> None:
+        """Connect to a cluster, or start one."""
+        given: dict[str, Any] = {name: self.options[name] for name in ("address",) if name in self.options}
+        if "num_cpus" in self.options:
+            text = self.options["num_cpus"]
+            if not re.fullmatch("[1-9][0-9]{0,5}", text):
+                raise ValueError(f"num_cpus is {text!r}, but it must be a whole number of at least 1.")
+            given["num_cpus"] = int(text)
+        if "address" not in given and "RAY_ADDRESS" not in os.environ:
+            given["include_dashboard"] = False
+        try:
+            self._ray.init(log_to_driver=False, **given)
+        except (OSError, RuntimeError, ValueError) as error:
+            says = " ".join(str(error).split())
+            raise ValueError(f"Ray cannot be started or reached ({says}): check --engine-options.") from error
 
     @classmethod
     def check(cls) -> None:

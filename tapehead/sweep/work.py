@@ -144,7 +144,11 @@ def _is_settled(sweep: SweepFolder, job: Job) -> bool:
 
 
 def _claim(sweep: SweepFolder, job: Job, assignment: Assignment) -> Lease | None:
-    """A job that is to be trained; None if another worker has it, or had it until a moment ago."""
+    """A job that is to be trained; None if another worker has it, or had it until a moment ago.
+
+    A worker that cannot import the job's classes ends here: that is no failure of the job, which was made from them.
+    """
+    job.check()
     folder = sweep.job_folder(job)
     folder.mkdir(exist_ok=True)
     if sweep.is_trained_outside(job):

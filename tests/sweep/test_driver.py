@@ -91,6 +91,7 @@ def test_an_engine_that_is_not_installed_says_how_it_is(tmp_path, monkeypatch, e
         ({"engine": "slurm", "engine_options": {"cluster": "local", "speed": "9"}}, "speed"),
         ({"engine": "slurm", "engine_options": {"cluster": "moon"}}, "cannot be used here"),
         ({"engine": "ray", "engine_options": {"speed": "9"}}, "unknown option of the engine ray 'speed'"),
+        ({"engine": "ray", "engine_options": {"num_cpus": "many"}}, "num_cpus is 'many'"),
     ],
 )
 def test_options_that_do_not_fit_are_one_sentence(tmp_path, options, words):

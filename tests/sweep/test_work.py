@@ -98,6 +98,19 @@ def test_a_mistake_in_a_class_fails_its_job_alone_until_it_is_tried_again(begun,
     assert states(sweep) == ["finished"] * 3
 
 
+def test_a_worker_without_the_classes_of_a_job_ends_and_the_job_has_not_failed(begun, monkeypatch):
+    sweep, assignment = begun(numbers=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(counted, "Counted", counted.Faulty)
+        with pytest.raises(ValueError, match="was made by another version of tapehead or of its classes"):
+            work(assignment)
+        patch.delattr(counted, "Counted")
+        with pytest.raises(ValueError, match="the task 'counted:Counted' is not there"):
+            work(assignment)
+    assert states(sweep) == ["waiting"]
+    assert work(assignment) == 1
+
+
 def test_a_job_with_which_workers_die_fails_in_the_end(begun):
     sweep, assignment = begun(numbers=2)
     folder = sweep.job_folder(sweep.jobs[0])
