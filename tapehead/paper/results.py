@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from tapehead import files
 from tapehead.experiment.config import Experiment
+from tapehead.experiment.folder import read_config
 from tapehead.models import SequenceModel
 from tapehead.paper.recipes import row_experiment
 from tapehead.tasks import Task
@@ -74,8 +75,9 @@ class Results:
         if (run / "config.json").exists():
             from tapehead.figures.draw import view_run  # here, because matplotlib is slow to load
 
-            view = view_run(run)
-            return Machine(row, view.model, view.task, view.seed, f"seed {view.seed} of the run {run}")
+            view, experiment = view_run(run), read_config(run)
+            words = f"{experiment.recipe}, {experiment.training.episodes:,} sequences"
+            return Machine(row, view.model, view.task, view.seed, f"seed {view.seed} of the run {run} ({words})")
         if row in store.names(folder):
             return _of_zoo(row, folder, f"{folder}'s {row}")
         return _of_zoo(row, None, f"the zoo's {row}") if row in store.names() else None

@@ -7,7 +7,7 @@ import pytest
 from made_up_results import made_up, record
 
 from tapehead.figures import style
-from tapehead.paper.figures import FIGURES, figure11, learning
+from tapehead.paper.figures import FIGURES, figure11, learning, memory
 from tapehead.paper.figures.figure import estimate, fraction, quantity
 from tapehead.paper.figures.write import chosen, write_figures
 from tapehead.paper.results import has_curves
@@ -15,7 +15,7 @@ from tapehead.paper.tables import TABLES
 
 INFINITE = math.inf
 ROWS = tuple(TABLES)
-LEARNING = {3: "copy", 7: "repeat-copy", 10: "associative-recall", 13: "ngrams", 18: "priority-sort"}
+LEARNING = {3: "copy", 13: "ngrams"}
 # Five machines; the fourth has no finite cost from 200 sequences on, the fifth from the beginning.
 CURVES = [[80.0, 8.0, 0.3], [90.0, 6.0, 0.2], [70.0, 9.0, 0.1], [60.0], []]
 SOLVED = [250, 200, 300, None, None]
@@ -24,8 +24,9 @@ BITS = [0.5, 0.004, 3.0, 40.0, None]
 
 @pytest.fixture(autouse=True)
 def _small_sample(monkeypatch):
-    """The optimum of N-grams from fewer sequences."""
+    """Of the optimum of N-grams, and of the locations of heads."""
     monkeypatch.setattr(learning, "OPTIMUM_SAMPLE", 50)
+    monkeypatch.setattr(memory, "SEQUENCES", 3)
     learning.optimum.cache_clear()
     yield
     learning.optimum.cache_clear()

@@ -89,4 +89,4 @@ def test_a_machine_of_a_run_is_the_median_one(tmp_path):
     found = Results(tmp_path).machine("copy-lstm")
     assert found.seed == result.median_seed()
     assert found.task == experiment.task
-    assert found.origin == f"seed {found.seed} of the run {run}"
+    assert found.origin == f"seed {found.seed} of the run {run} (custom, 200 sequences)"

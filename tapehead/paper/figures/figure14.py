@@ -45,10 +45,11 @@ def draw(results: Results) -> Figure:
         raise ValueError(missing(results))
     shown = predicted(results)
     arrows = [{name: largest(one, name) for name in one.said} for one in shown]
-    words = f"arrows: the {LARGEST} largest differences from optimal; box: the largest of all"
+    first = next(iter(shown[0].said))
+    words = f"arrows: the {LARGEST} largest differences from optimal; box: the {first}'s largest"
     absent = ", ".join(name for name in ROWS if name not in shown[0].said)
     title = f"Figure 14. {TITLE}" + (f" (no trained machine: {absent})" if absent else "")
-    return draw_rows(title, shown, arrows, words, worst(shown, next(iter(shown[0].said))))
+    return draw_rows(title, shown, arrows, words, worst(shown, first))
 
 
 def missing(results: Results) -> str | None:
