@@ -216,6 +216,36 @@ class Confirm:
 
 
 @dataclasses.dataclass(frozen=True)
+class Report:
+    """Write one HTML file with the paper's tables, figures and claims beside ours, from records; nothing is trained."""
+
+    results: Path = Path("results")
+    """A folder of records, as tapehead confirm writes them."""
+    out: Path = Path("report")
+    """The folder that index.html goes to."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduce:
+    """Train what is missing of the whole paper, at one of three scales, and write the report. It resumes."""
+
+    scale: Literal["smoke", "laptop", "paper"] = "smoke"
+    """smoke: everything for a few updates, in minutes; laptop: what fits one night here; paper: all, 100 seeds."""
+    out: File = None
+    """Where runs, records and the report go (default: reproduction-SCALE)."""
+    dry_run: FlagCreatePairsOff[bool] = False
+    """Only measure the speed of this computer and print the plan."""
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
+    engine: Annotated[Literal["local", "ray", "slurm"], arg(metavar="NAME")] = "local"
+    """local: processes of this machine; ray: tasks of Ray; slurm: jobs of Slurm."""
+    workers: Number = None
+    """How many jobs are trained at a time (default: one for each core or GPU; for slurm 8)."""
+    engine_options: Pairs = dataclasses.field(default_factory=dict)
+    """Options of the engine, as NAME VALUE pairs, as in tapehead sweep."""
+
+
+@dataclasses.dataclass(frozen=True)
 class List:
     """List the machines, each with its cost at the headline size."""
 
@@ -327,7 +357,21 @@ class Unpack:
     """The folder to make."""
 
 
-SWEEP = (Run, Status, Pack, Unpack)
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """Score the machines of a sweep's finished jobs and write a record of each, for tapehead report."""
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """A sweep's folder."""
+    out: Path
+    """Where the records go: a folder inside that of the results, such as results/memory."""
+    sequences: Number = None
+    """Sequences to score at each point (default: 200, for ngrams 1,000; on the longest tape never more than 20)."""
+    device: str = "cpu"
+    """cpu, or cuda for a GPU."""
+
+
+SWEEP = (Run, Status, Pack, Unpack, Records)
 SweepAction: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in SWEEP)]  # noqa: UP007
 
 
@@ -368,7 +412,7 @@ class Runs:
     """Print JSON, and nothing else on standard output."""
 
 
-COMMANDS = (Train, Eval, Figures, SubLayers, Presets, Tasks, Confirm, Sweep, Runs, Zoo, Bench, Doctor)
+COMMANDS = (Train, Eval, Figures, SubLayers, Presets, Tasks, Confirm, Sweep, Runs, Report, Reproduce, Zoo, Bench, Doctor)
 Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
 
 

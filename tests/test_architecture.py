@@ -27,6 +27,8 @@ ORDER = (
     ("sweep",),
     ("bench",),
     ("lab",),
+    ("report",),
+    ("reproduce",),
     ("commands",),
     ("cli",),
 )

@@ -1,19 +1,21 @@
-"""A laboratory in which everything is small: machines that train in a second, a claim that is measured in another."""
+"""A laboratory in which everything is small: machines that train in a second, points that are measured in another."""
 
 import contextlib
 
 import pytest
 
 from tapehead import cli
-from tapehead.lab import claims
+from tapehead.lab import acceptance
 from tapehead.paper import recipes
 from tapehead.tasks.copy import Copy
 
 ROW = "copy-ntm-lstm"
-REAL_CLAIM = claims.CLAIMS["copy"]
+REAL_ACCEPTANCE = acceptance.ACCEPTANCE["copy"]
 EPISODES = 1300  # more than a window, so that a machine can be solved
-NEAR, FAR = claims.Point({"length": 2}), claims.Point({"length": 5}, slots=16, most=3)
-CLAIM = claims.Claim((NEAR, FAR), (claims.Criterion((NEAR,), under=3.0), claims.Criterion((FAR,))), headline=NEAR)
+NEAR, FAR = acceptance.Point({"length": 2}), acceptance.Point({"length": 5}, slots=16, most=3)
+TINY = acceptance.Acceptance(
+    (NEAR, FAR), (acceptance.Criterion((NEAR,), under=3.0), acceptance.Criterion((FAR,))), headline=NEAR
+)
 RECIPE = {
     "task.length": (1, 3),
     "task.width": 2,
@@ -32,7 +34,7 @@ def tiny_laboratory(solved_bits=100.0):
     """While inside, the row is tiny and solved as soon as a window is full, or, at 0 bits, never."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(recipes.TUNED, ROW, RECIPE)
-        patch.setitem(claims.CLAIMS, "copy", CLAIM)
+        patch.setitem(acceptance.ACCEPTANCE, "copy", TINY)
         patch.setattr(Copy, "solved_bits", solved_bits)
         yield
 

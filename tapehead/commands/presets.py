@@ -3,17 +3,11 @@
 from typing import TYPE_CHECKING
 
 from tapehead.commands.tables import new_table, print_table
-from tapehead.paper.recipes import row_experiment
-from tapehead.paper.tables import MISPRINTS, ROWS, VARIANTS, Row
+from tapehead.paper.properties import parameter_count
+from tapehead.paper.tables import MISPRINTS, ROWS, VARIANTS
 
 if TYPE_CHECKING:
     from tapehead import cli
-
-
-def parameter_count(row: Row) -> int:
-    """Parameters of the machine that the `paper` recipe of a row trains."""
-    experiment = row_experiment(row.name, "paper")
-    return sum(parameter.numel() for parameter in experiment.model.build(experiment.task).parameters())
 
 
 def run(options: "cli.Presets") -> int:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tapehead.commands.options import check_device
+from tapehead.commands.options import check_count, check_device
 from tapehead.commands.sweep_table import SweepProgress, cell_table, progress_cells, summary
 from tapehead.commands.tables import new_table, print_table
 from tapehead.experiment.run import Interrupted
@@ -135,4 +135,15 @@ def _unpack(options: "cli.Unpack") -> int:
     return 0
 
 
-ACTIONS: dict[str, Any] = {"Run": _run, "Status": _status, "Pack": _pack, "Unpack": _unpack}
+def _records(options: "cli.Records") -> int:
+    from tapehead.reproduce.sweep_records import write_records  # here, because few sweeps need a confirmation's parts
+
+    check_device(options.device)
+    if options.sequences is not None:
+        check_count("--sequences", options.sequences)
+    for path in write_records(options.folder, options.out, sequences=options.sequences, device=options.device):
+        print(path)
+    return 0
+
+
+ACTIONS: dict[str, Any] = {"Run": _run, "Status": _status, "Pack": _pack, "Unpack": _unpack, "Records": _records}

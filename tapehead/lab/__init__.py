@@ -1,1 +1,1 @@
-"""The laboratory: what is claimed of a recipe, confirmed on held-out seeds, and kept as a record."""
+"""The laboratory: what is asked of a recipe, confirmed on held-out seeds, and kept as a record."""

@@ -83,8 +83,9 @@ def train_command(experiment: Experiment) -> str:
     options = experiment.model.options
     words = ["tapehead", "train", standard.task.name]
     words += ["--controller", options["controller"]] if "controller" in options else ["--model", experiment.model.name]
-    for key, value in (VARIANTS[row].task if row in VARIANTS else {}).items():
-        words += [f"--task.{key}", str(value)]
+    for part, own in (("task", VARIANTS[row].task), ("model", VARIANTS[row].model)) if row in VARIANTS else ():
+        for key, value in own.items():
+            words += [f"--{part}.{key}", str(value)]
     given = {"recipe": (recipe, "tuned"), "episodes": (episodes, standard.training.episodes)}
     given |= {"device": (experiment.place.device, "cpu"), "backend": (experiment.place.backend, "auto")}
     for name, (value, default) in given.items():

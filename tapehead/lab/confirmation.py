@@ -4,6 +4,7 @@ claim rests on.
 Legend: S seeds, P parameters.
 """
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from tapehead.experiment.loop import Trainer
 from tapehead.experiment.metrics import Line
 from tapehead.experiment.results import Result
 from tapehead.experiment.run import Observer, train
+from tapehead.lab.acceptance import Acceptance, Point, acceptance_of
 from tapehead.lab.blocks import Block, attempt_solved_at, blocks_of, curve_of, worst_after
-from tapehead.lab.claims import Claim, Point, claim_of
 from tapehead.models import SequenceModel
 from tapehead.paper.recipes import row_experiment, rows
 from tapehead.paper.results import KIND
@@ -40,7 +41,7 @@ def confirm(
 ) -> dict[str, Any]:
     """Train in a folder, or resume there, and score: the record, without its summary.
 
-    name: of the record, if the experiment's recipe does not say it. sequences: at each point, if not the claim's
+    name: of the record, if the experiment's recipe does not say it. sequences: at each point, if not the usual
     number."""
     if sequences is not None and sequences < 1:
         raise ValueError(f"--sequences is {sequences}, but at least 1 sequence must be scored.")
@@ -55,10 +56,10 @@ def record_of(
 ) -> dict[str, Any]:
     """The record of a finished run."""
     task, model = experiment.task, experiment.build()
-    claim = claim_of(task, model)
+    asked = acceptance_of(task, model)
     weights = delivered(folder, experiment).to(experiment.place.device)
     row, recipe = row_and_recipe(experiment, name)
-    scores = [_score(experiment, model, weights, point, _count(claim, point, sequences)) for point in claim.points]
+    scores = [_score(experiment, model, weights, point, _count(asked, point, sequences)) for point in asked.points]
     where = files.unseal(files.read(folder / "env.json"))
     where.pop("command", None)
     return {
@@ -74,7 +75,7 @@ def record_of(
         "solved_bits": task.solved_bits,
         "points": [
             {"label": point.label(task), "sizes": point.sizes, "slots": point.slots, "sequences": scored.sequences}
-            for point, scored in zip(claim.points, scores, strict=True)
+            for point, scored in zip(asked.points, scores, strict=True)
         ],
         "criteria": [
             {
@@ -82,10 +83,10 @@ def record_of(
                 "points": [point.label(task) for point in criterion.points],
                 "under": criterion.under,
             }
-            for criterion in claim.criteria
+            for criterion in asked.criteria
         ],
-        "headline": claim.headline.label(task),
-        "machines": _machines(experiment, result, read_metrics(folder), weights, claim, scores),
+        "headline": asked.headline.label(task),
+        "machines": _machines(experiment, result, read_metrics(folder), weights, asked, scores),
     }
 
 
@@ -98,9 +99,13 @@ def row_and_recipe(experiment: Experiment, name: str | None = None) -> tuple[str
 
 
 def _is_row(experiment: Experiment, row: str, recipe: str) -> bool:
-    """Whether an experiment is what its label says, but for its seeds and episodes."""
+    """Whether an experiment is what its label says, but for its seeds, its episodes, and its own evaluation, which is
+    not the one of the record."""
+    if row not in rows():
+        return False
     changes = {"seeds": experiment.seeds, "training.episodes": experiment.training.episodes}
-    return row in rows() and row_experiment(row, recipe, changes).hash == experiment.hash
+    named = row_experiment(row, recipe, changes)
+    return dataclasses.replace(experiment, evaluation=named.evaluation).hash == named.hash
 
 
 def name_of(row: str, recipe: str) -> str:
@@ -108,8 +113,8 @@ def name_of(row: str, recipe: str) -> str:
     return row if recipe in ("tuned", "custom") else f"{row}-{recipe}"
 
 
-def _count(claim: Claim, point: Point, sequences: int | None) -> int:
-    count = claim.sequences if sequences is None else sequences
+def _count(asked: Acceptance, point: Point, sequences: int | None) -> int:
+    count = asked.sequences if sequences is None else sequences
     return count if point.most is None else min(count, point.most)
 
 
@@ -120,11 +125,11 @@ def _score(experiment: Experiment, model: SequenceModel, weights: Tensor, point:
 
 
 def _machines(
-    experiment: Experiment, result: Result, metrics: list[Line], weights: Tensor, claim: Claim, scores: list[Score]
+    experiment: Experiment, result: Result, metrics: list[Line], weights: Tensor, asked: Acceptance, scores: list[Score]
 ) -> list[dict[str, Any]]:
     """What there is to say about each seed."""
     task = experiment.task
-    labels = [point.label(task) for point in claim.points]
+    labels = [point.label(task) for point in asked.points]
     kept = "validation_bits" if result.kept_by == "validation" else "best_window_bits"
     machines = []
     for s, seed in enumerate(experiment.seeds):
@@ -142,7 +147,7 @@ def _machines(
             "skipped_updates": result.skipped_updates[s],
             "weights_sha256": weights_hash(weights[s]),
             "scores": there,
-            "met": [criterion.met(task, there) for criterion in claim.criteria],
+            "met": [criterion.met(task, there) for criterion in asked.criteria],
             "curve": [[end, float(f"{bits:.4g}")] for end, bits in curve_of(blocks, CURVE_POINTS)],
         }
         machines.append(machine)

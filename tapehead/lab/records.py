@@ -12,12 +12,18 @@ from tapehead.paper.results import KIND, parse
 
 def write(record: dict[str, Any], folder: Path) -> Path:
     """Write a record with its summary, in the place of an older one, and the folder's README; the record's file."""
+    path = write_record(record, folder)
+    write_readme(folder)
+    return path
+
+
+def write_record(record: dict[str, Any], folder: Path) -> Path:
+    """Write a record with its summary alone."""
     path = folder / f"{record['name']}.json"
     whole = record | {"summary": summarise(record)}
     with files.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         files.replace(path, (json.dumps(whole, indent=1, allow_nan=False) + "\n").encode())
-    write_readme(folder)
     return path
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from tapehead.experiment.config import BLOCK, DEFAULT_NAMES, WINDOW, Experiment, changed
 from tapehead.models import check_model
-from tapehead.paper.tables import PAPER_TASKS, TABLES, VARIANTS, row_name
+from tapehead.paper.tables import PAPER_TASKS, TABLES, VARIANTS, Variant, row_name
 from tapehead.registry import CONTROLLERS, MODELS, TASKS
 from tapehead.suggest import unknown
 
@@ -23,7 +23,8 @@ Values = dict[str, Any]
 Start = Callable[[Mapping[str, Any]], Experiment]
 """Settings to start from: makes the experiment in which some of their values are changed."""
 
-# Rows that are not here train as in the paper. results/ has what came of each on held-out seeds.
+# Rows that are not here train as in the paper, variants that are not here as their rows. results/ has what came of each
+# on held-out seeds.
 TANH: Values = {"model.key_activation": "tanh", "model.add_activation": "tanh"}
 READ_FIRST: Values = TANH | {"model.order": "read_then_write"}
 BY_CONTENT: Values = {"model.strength_bias": 2.0, "model.read_gate_bias": 1.0}
@@ -126,16 +127,17 @@ def row_experiment(name: str, recipe: str = "tuned", changes: Mapping[str, Any] 
         raise ValueError(unknown("row", name, rows()))
     if recipe not in get_args(Recipe):
         raise ValueError(unknown("recipe", recipe, get_args(Recipe)))
-    variant = VARIANTS.get(name)
-    row = variant.row if variant else TABLES[name]
-    task = variant.task if variant else {}
+    variant = VARIANTS.get(name) or Variant(name, TABLES[name])
+    row, task = variant.row, variant.task
     values: Values = {"recipe": f"{name}/{recipe}", "task.name": row.task}
     values |= {f"model.{option}": value for option, value in row.model.items()}
     values |= {"optimiser.learning_rate": row.learning_rate, "training.episodes": 1_000_000}
     if recipe == "paper":
         values |= {f"task.{option}": value for option, value in (PAPER_TASKS[row.task] | task).items()}
     else:
-        values |= {f"task.{option}": value for option, value in task.items()} | TUNED.get(name, {})
+        values |= {f"task.{option}": value for option, value in task.items()}
+        values |= TUNED.get(name) or TUNED.get(row.name, {})
+    values |= {f"model.{option}": value for option, value in variant.model.items()}
     return _with_changes(values, dict(changes or {}))
 
 

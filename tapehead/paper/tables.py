@@ -79,30 +79,62 @@ MISPRINTS = {"priority-sort-lstm": "two digits swapped in print: the architectur
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A row on another form of its task; not in the paper."""
+    """A row with another form of its task or of its machine; not in the paper. What is not given is the row's."""
 
     name: str
     row: Row
-    task: dict[str, Any]
-    """The options that make the other form."""
+    task: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The options that make the other form of the task."""
+    model: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The options that make the other form of the machine."""
 
 
 TABLES: dict[str, Row] = {row.name: row for row in ROWS}
+
+# Ablations: a bias of -30 or +30 saturates softplus and sigmoid in float32, and their gradients with them, so that a
+# part stays off in training: gamma = 1 + softplus(-30 + ...) is 1, a gate sigmoid(+-30 + ...) is 0 or 1.
+OFF, ON = -30.0, 30.0
+DISTINCT_SLOTS: dict[str, Any] = {"initial_memory": "addresses", "initial_memory_scale": 1.0}
+"""Slots that differ by content from the start. Without them a machine that finds slots by content alone has no chance
+whatever it learns: all rows are equal, so every head is everywhere or stays at slot 0."""
+
+ABLATIONS: dict[str, Variant] = {
+    variant.name: variant
+    for variant in (
+        Variant("copy-no-shift-ntm-lstm", TABLES["copy-ntm-lstm"], model=DISTINCT_SLOTS | {"shift_range": 0}),
+        Variant("copy-no-sharpening-ntm-lstm", TABLES["copy-ntm-lstm"], model={"sharpen_bias": OFF}),
+        Variant(
+            "copy-no-content-ntm-lstm",
+            TABLES["copy-ntm-lstm"],
+            model={"read_gate_bias": OFF, "write_gate_bias": OFF},
+        ),
+        Variant(
+            "copy-no-interpolation-ntm-lstm",
+            TABLES["copy-ntm-lstm"],
+            model=DISTINCT_SLOTS | {"read_gate_bias": ON, "write_gate_bias": ON},
+        ),
+        Variant("copy-distinct-slots-ntm-lstm", TABLES["copy-ntm-lstm"], model=DISTINCT_SLOTS),
+    )
+}
+"""The copy machine of Table 2 without relative shifts (Eq. 8), without sharpening (Eq. 9), without content addressing
+(the gate of Eq. 7 at 0), without interpolation (the gate at 1: by content in every step), and the control of those that
+begin with distinct slots."""
 
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
     for variant in (
         Variant("repeat-copy-pulses-ntm-feedforward", TABLES["repeat-copy-ntm-feedforward"], {"count": "pulses"}),
         Variant("repeat-copy-pulses-ntm-lstm", TABLES["repeat-copy-ntm-lstm"], {"count": "pulses"}),
+        *ABLATIONS.values(),
     )
 }
 
 
 def row_name(task: str, machine: str, options: dict[str, Any]) -> str | None:
     """The row of a machine on a task: a variant if these options of the task make it one; None if there is no such
-    row."""
+    row. A variant of the machine is its row with other options of the model."""
     for variant in VARIANTS.values():
-        wanted = variant.task.items() <= options.items()
+        wanted = bool(variant.task) and not variant.model and variant.task.items() <= options.items()
         if (variant.row.task, variant.row.machine) == (task, machine) and wanted:
             return variant.name
     name = f"{task}-{machine}"

@@ -63,7 +63,7 @@ class Task(Typed, ABC):
 
     @property
     def variety(self) -> str:
-        """The task's name, or another one where an option makes it another task, of which other things are claimed."""
+        """The task's name, or another one where an option makes it another task, of which other things are asked."""
         return self.name
 
     @property

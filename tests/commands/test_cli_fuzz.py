@@ -75,6 +75,12 @@ COMMANDS = {
         [("--seeds", "2"), ("--episodes", "100")],
         [*POPULATION, *PLACE, *flag("--sequences", COUNTS), *flag("--work", NO_FOLDERS), *flag("--out", NO_FOLDERS)],
     ),
+    "report": (("report",), [("--out", "page")], flag("--results", NO_FOLDERS)),
+    "reproduce": (
+        ("reproduce",),
+        [("--dry-run",), ("--engine", "local")],
+        [*flag("--scale", STRANGE), *flag("--device", DEVICES), *flag("--workers", COUNTS)],
+    ),
     "bench": (("bench",), [("--no-growth",)], [*flag("--rounds", COUNTS), *flag("--device", DEVICES)]),
     "tasks": (("tasks",), [], [(value,) for value in STRANGE]),
     "presets": (("presets",), [], []),

@@ -66,7 +66,8 @@ def folder(tmp_path, monkeypatch):
         ("docs/tutorial.md", check, 3),
         ("docs/extending.md", carry_out, 3),
         ("docs/sweeps.md", carry_out, 1),
-        ("docs/sublayers.md", check, 1),
+        ("docs/sublayers.md", check, 3),
+        ("docs/reproduce.md", check, 0),
     ],
 )
 def test_the_code_of_a_document_runs(document, with_command, least, folder):

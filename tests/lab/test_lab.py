@@ -1,4 +1,4 @@
-"""Confirmations: what is claimed, what is measured, what is written down, and that nothing of it is typed by hand."""
+"""Confirmations: what is asked, what is measured, what is written down, and that nothing of it is typed by hand."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from damage import HARMS
-from tiny_laboratory import EPISODES, FAR, NEAR, REAL_CLAIM, ROW, tapehead, tiny_laboratory
+from tiny_laboratory import EPISODES, FAR, NEAR, REAL_ACCEPTANCE, ROW, tapehead, tiny_laboratory
 
 from tapehead import files
 from tapehead.evaluation.generalisation import score
@@ -24,8 +24,8 @@ from tapehead.experiment.loop import Trainer
 from tapehead.experiment.metrics import Line
 from tapehead.figures.records import draw_costs
 from tapehead.lab import records
+from tapehead.lab.acceptance import ACCEPTANCE, Criterion, Point, acceptance_of
 from tapehead.lab.blocks import Block, blocks_of, curve_of, mean_bits, worst_after
-from tapehead.lab.claims import CLAIMS, Criterion, Point, claim_of
 from tapehead.lab.summary import seconds_per_episode, summarise
 from tapehead.lab.tables import describe, readme
 from tapehead.paper.recipes import row_experiment, rows
@@ -143,41 +143,41 @@ def test_a_learning_curve_is_short_and_keeps_the_mean():
     assert curve_of([]) == []
 
 
-# --- claims ----------------------------------------------------------------------------------------------------------
+# --- acceptance ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def real_claims():
-    """The package's own claims, not the tiny one."""
+def real_acceptance():
+    """What the package asks, not the tiny laboratory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(CLAIMS, "copy", REAL_CLAIM)
+        patch.setitem(ACCEPTANCE, "copy", REAL_ACCEPTANCE)
         yield
 
 
-def claim_for(name):
+def asked_of(name):
     experiment = row_experiment(name, "paper", {"place.backend": "reference"})
-    return experiment.task, claim_of(experiment.task, experiment.build())
+    return experiment.task, acceptance_of(experiment.task, experiment.build())
 
 
 @pytest.mark.parametrize("name", rows())
-def test_every_row_has_a_claim_that_can_be_measured(name, real_claims):
-    task, claim = claim_for(name)
-    labels = [point.label(task) for point in claim.points]
+def test_every_row_has_criteria_that_can_be_measured(name, real_acceptance):
+    task, asked = asked_of(name)
+    labels = [point.label(task) for point in asked.points]
     assert len(set(labels)) == len(labels)
-    assert claim.headline in claim.points
-    assert claim.criteria
-    assert claim.sequences >= (1000 if task.name == "ngrams" else 200)
-    for criterion in claim.criteria:
-        assert all(point in claim.points for point in criterion.points)
-    for point in claim.points:
+    assert asked.headline in asked.points
+    assert asked.criteria
+    assert asked.sequences >= (1000 if task.name == "ngrams" else 200)
+    for criterion in asked.criteria:
+        assert all(point in asked.points for point in criterion.points)
+    for point in asked.points:
         task.ranges(**point.sizes)  # refuses sizes that it does not have
         assert point.slots is None or "ntm" in name
 
 
-def test_the_criteria_in_words(real_claims):
+def test_the_criteria_in_words(real_acceptance):
     def says(name):
-        task, claim = claim_for(name)
-        return [criterion.says(task) for criterion in claim.criteria]
+        task, asked = asked_of(name)
+        return [criterion.says(task) for criterion in asked.criteria]
 
     assert says("copy-ntm-lstm") == ["under 1 bit at Length 120", "under 1 bit at Length 500 on 1,024 slots"]
     assert says("copy-lstm") == ["under 1 bit at Length 120"]

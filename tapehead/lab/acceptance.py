@@ -1,7 +1,8 @@
-"""What is claimed of each task: the points at which its machines are measured, and what must hold there.
+"""What a confirmation asks of the machines of each task: the points at which they are measured, and what must hold
+there.
 
-A claim is tested on held-out seeds and sequences. To change one is to change what is claimed: records made before do
-not compare.
+It is fixed before the held-out seeds are trained. Records made before a change do not compare with those made after.
+The sentences of the paper are in `tapehead.paper.claims`.
 """
 
 import dataclasses
@@ -47,7 +48,9 @@ class Criterion:
 
 
 @dataclasses.dataclass(frozen=True)
-class Claim:
+class Acceptance:
+    """The points of a task, and the criteria that count as success there."""
+
     points: tuple[Point, ...]
     criteria: tuple[Criterion, ...]
     headline: Point
@@ -67,18 +70,18 @@ NGRAMS = Point({})
 SORT = Point({"items": 20, "outputs": 16})
 LONG_SORT = Point({"items": 30, "outputs": 24})
 
-CLAIMS: dict[str, Claim] = {
-    "copy": Claim(
+ACCEPTANCE: dict[str, Acceptance] = {
+    "copy": Acceptance(
         (*COPY.values(), LONG_COPY),
         (Criterion((COPY[120],), under=1.0), Criterion((LONG_COPY,), under=1.0)),
         headline=COPY[120],
     ),
-    "repeat-copy": Claim(
+    "repeat-copy": Acceptance(
         tuple(REPEAT.values()),
         (Criterion((REPEAT[20, 10],), under=1.0),),
         headline=REPEAT[20, 10],
     ),
-    "repeat-copy-pulses": Claim(
+    "repeat-copy-pulses": Acceptance(
         tuple(REPEAT.values()),
         (
             Criterion((REPEAT[20, 10],), under=1.0),
@@ -86,30 +89,30 @@ CLAIMS: dict[str, Claim] = {
         ),
         headline=REPEAT[20, 20],
     ),
-    "associative-recall": Claim(
+    "associative-recall": Acceptance(
         tuple(RECALL.values()),
         (Criterion((RECALL[15],), under=0.1), Criterion((RECALL[20],), under=1.0)),
         headline=RECALL[15],
     ),
-    "ngrams": Claim((NGRAMS,), (Criterion((NGRAMS,), under=1.0),), headline=NGRAMS, sequences=1000),
-    "priority-sort": Claim((SORT, LONG_SORT), (Criterion((SORT,), under=5.0),), headline=SORT),
+    "ngrams": Acceptance((NGRAMS,), (Criterion((NGRAMS,), under=1.0),), headline=NGRAMS, sequences=1000),
+    "priority-sort": Acceptance((SORT, LONG_SORT), (Criterion((SORT,), under=5.0),), headline=SORT),
 }
 
 
-def claim_of(task: Task, model: SequenceModel) -> Claim:
-    """What is claimed of a machine on a task. A machine without a memory is not measured on other tapes."""
-    claim = CLAIMS.get(task.variety) or _general_claim(task)
+def acceptance_of(task: Task, model: SequenceModel) -> Acceptance:
+    """What is asked of a machine on a task. A machine without a memory is not measured on other tapes."""
+    asked = ACCEPTANCE.get(task.variety) or _general(task)
     if model.memory_slots is not None:
-        return claim
+        return asked
     return dataclasses.replace(
-        claim,
-        points=tuple(point for point in claim.points if point.slots is None),
-        criteria=tuple(c for c in claim.criteria if all(point.slots is None for point in c.points)),
+        asked,
+        points=tuple(point for point in asked.points if point.slots is None),
+        criteria=tuple(c for c in asked.criteria if all(point.slots is None for point in c.points)),
     )
 
 
-def _general_claim(task: Task) -> Claim:
-    """Of a task that has no claim of its own: solved at its training sizes, and measured at those that it names."""
+def _general(task: Task) -> Acceptance:
+    """Of a task that is not listed: solved at its training sizes, and measured at those that it names."""
     trained = Point({})
     points = [trained, *(Point(dict(sizes)) for sizes in task.generalisation if sizes)]
-    return Claim(tuple(points), (Criterion((trained,), under=task.solved_bits),), headline=points[-1])
+    return Acceptance(tuple(points), (Criterion((trained,), under=task.solved_bits),), headline=points[-1])
