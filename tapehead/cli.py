@@ -412,7 +412,22 @@ class Runs:
     """Print JSON, and nothing else on standard output."""
 
 
-COMMANDS = (Train, Eval, Figures, SubLayers, Presets, Tasks, Confirm, Sweep, Runs, Report, Reproduce, Zoo, Bench, Doctor)
+COMMANDS = (
+    Train,
+    Eval,
+    Figures,
+    SubLayers,
+    Presets,
+    Tasks,
+    Confirm,
+    Sweep,
+    Runs,
+    Report,
+    Reproduce,
+    Zoo,
+    Bench,
+    Doctor,
+)
 Command: Any = Union[tuple(Annotated[kind, subcommand(kind.__name__.lower())] for kind in COMMANDS)]  # noqa: UP007
 
 

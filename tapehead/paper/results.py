@@ -53,11 +53,16 @@ class Results:
             folder, tuple(record | {"file": file} for file, record in found.items() if record.get("kind") == KIND)
         )
 
-    def record(self, row: str, recipe: str = "tuned") -> Record | None:
-        """The record of a row trained with a recipe. Of several, those with learning curves are preferred, then those
-        of more seeds, then those in the folder itself."""
+    def record(self, row: str, recipe: str = "tuned", *, with_curves: bool = False) -> Record | None:
+        """The record of a row trained with a recipe. Of several, those of more seeds are preferred, then those with
+        learning curves, then those in the folder itself; for a figure of curves, those with curves first."""
         fitting = [record for record in self.records if (record["row"], record["recipe"]) == (row, recipe)]
-        return max(fitting, key=_preference, default=None)
+
+        def preference(record: Record) -> tuple[bool, int, bool, int]:
+            curves = has_curves(record)
+            return with_curves and curves, len(record["machines"]), curves, -record["file"].count("/")
+
+        return max(fitting, key=preference, default=None)
 
     def machine(self, row: str) -> Machine | None:
         """The machine of a row, from `machines/` or from the zoo; None if there is none."""
@@ -116,10 +121,6 @@ def parse(path: Path) -> Record:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}): confirm that row again, or remove the file.") from error
     return values if isinstance(values, dict) else {}
-
-
-def _preference(record: Record) -> tuple[bool, int, int]:
-    return has_curves(record), len(record["machines"]), -record["file"].count("/")
 
 
 def _of_zoo(row: str, folder: Path | None, name: str) -> Machine:

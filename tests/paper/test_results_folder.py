@@ -31,13 +31,15 @@ def test_all_records_are_loaded_with_their_files(tmp_path):
     ]
 
 
-def test_curves_count_more_than_seeds_and_seeds_more_than_the_folder(tmp_path):
+def test_seeds_count_more_than_curves_and_curves_more_than_the_folder(tmp_path):
     save(tmp_path, "few", some(2))
-    save(tmp_path / "h200", "many", some(5, curve=None))
-    assert Results.load(tmp_path).record(ROW)["file"] == "few.json"
-    save(tmp_path / "h200", "more", some(3))
-    assert Results.load(tmp_path).record(ROW)["file"] == "h200/more.json"
-    save(tmp_path, "same", some(3))
+    save(tmp_path, "many", some(5, curve=None))
+    assert Results.load(tmp_path).record(ROW)["file"] == "many.json"
+    assert Results.load(tmp_path).record(ROW, with_curves=True)["file"] == "few.json"
+    save(tmp_path / "h200", "drawn", some(5))
+    for with_curves in (False, True):
+        assert Results.load(tmp_path).record(ROW, with_curves=with_curves)["file"] == "h200/drawn.json"
+    save(tmp_path, "same", some(5))
     assert Results.load(tmp_path).record(ROW)["file"] == "same.json"
 
 

@@ -57,7 +57,7 @@ class LearningCurves:
         """The systems that have learning curves."""
         found = []
         for ending, label in SYSTEMS.items():
-            record = results.record(f"{self.task}-{ending}", recipe)
+            record = results.record(f"{self.task}-{ending}", recipe, with_curves=True)
             band = None if record is None else band_of(record["machines"])
             if record is not None and band is not None:
                 found.append(System(label, record, band))
