@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit test-gpu clean
+.PHONY: demo test lint types unit chromium test-gpu clean
 
 demo: .venv/ready  ## learn to copy, show how far it carries, draw pictures
 	$(BIN)/tapehead train copy --out runs/demo
@@ -16,8 +16,18 @@ lint: .venv/ready
 types: .venv/ready
 	$(BIN)/mypy
 
-unit: .venv/ready
+unit: .venv/ready chromium
 	$(BIN)/pytest
+
+CHROMIUM = chromium chromium-browser google-chrome google-chrome-stable
+
+chromium:  ## for the tests in a browser: installed where there is apt and the right to; without it they are skipped
+	@for name in $(CHROMIUM); do command -v $$name > /dev/null && exit 0; done; \
+	root=; test "$$(id -u)" = 0 || root='sudo -n'; \
+	if command -v apt-get > /dev/null && $$root true 2> /dev/null; then \
+	  (export DEBIAN_FRONTEND=noninteractive; $$root apt-get update -qq && $$root apt-get install -qq -y chromium) > /dev/null 2>&1; \
+	fi; \
+	command -v chromium > /dev/null || echo 'no Chromium: install it with `apt-get install chromium` to run the tests in a browser.'
 
 test-gpu: .venv/ready  ## on a machine with a CUDA device; the times go to a file with today's date
 	$(BIN)/pytest -m gpu

@@ -5,6 +5,7 @@ import signal
 import cuda_on_cpu
 import pytest
 import torch
+from browser import chromium, page  # noqa: F401 (fixtures of all tests)
 
 
 def pytest_configure():
