@@ -1,0 +1,19 @@
+// @ts-check
+import { runLSTM } from "./lstm.js";
+import { run } from "./machine.js";
+
+/** @typedef {import("./api.js").Intervention} Intervention */
+/** @typedef {import("./api.js").Machine} Machine */
+/** @typedef {import("./api.js").Tensor} Tensor */
+/** @typedef {import("./api.js").Trace} Trace */
+
+/**
+ * A sequence through a machine of any model. An LSTM has no tape and no heads: options do nothing to it.
+ * @param {Machine} machine
+ * @param {Tensor} inputs  [T, I]
+ * @param {{slots?: number, interventions?: Intervention[]}} [options]
+ * @returns {Trace}
+ */
+export function runMachine(machine, inputs, options = {}) {
+  return machine.model === "ntm" ? run(machine, inputs, options) : runLSTM(machine, inputs);
+}
