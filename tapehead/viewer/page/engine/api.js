@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The engine's interface: everything that the page may import, with its types. No other file of the engine is imported by the page.
+ * The engine's interface: all that the page imports of it, with its types.
  *
  * Legend, as in Python: T time, I input channels, O output channels, N slots, M width, R read heads, W write heads, H heads of one kind,
  * C controller size, L layers, r shift range. Tensors are flat, row-major; time is the first dimension of everything in a trace.
@@ -202,13 +202,14 @@
  * errors.js         class EngineError extends Error
  * tensors.js        row(tensor: Tensor, index: number): Float64Array            a view
  *                   tensor(shape: number[], data?: Float64Array): Tensor
- * machine.js        initialState(machine: NTMMachine, slots?: number): State
- *                   step(machine: NTMMachine, state: State, input: Float64Array): {state: State, logits: Float64Array}
+ * initial.js        initialState(machine: NTMMachine, slots?: number): State
+ * machine.js        step(machine: NTMMachine, state: State, input: Float64Array): {state: State, logits: Float64Array}
  *                   run(machine: NTMMachine, inputs: Tensor, options?: {slots?: number, state?: State, interventions?: Intervention[]}): NTMTrace
  *                   stateAfter(trace: NTMTrace, t: number): State               t = -1: the initial state
  * lstm.js           runLSTM(machine: LSTMMachine, inputs: Tensor): LSTMTrace
  * run.js            runMachine(machine: Machine, inputs: Tensor, options?): Trace   whichever model
- * interventions.js  checkInterventions(machine: NTMMachine, list: Intervention[]): void   throws EngineError
+ * interventions.js  PINNABLE: {gate: [0, 1], strength: ..., ...}                least and most of what can be held; a shift is at most the shift range
+ *                   checkInterventions(machine: NTMMachine, list: Intervention[]): void   throws EngineError
  *                   encodeInterventions(list: Intervention[]): string           for the URL: "pin.w0.gate.12-.1~mute.r0.3-9~set.20.5.*.0"
  *                   decodeInterventions(text: string): Intervention[]           throws EngineError
  *                   describeIntervention(one: Intervention): string             "write head 1: gate held at 1 from step 12"
@@ -226,4 +227,16 @@
  *                   fileSource(files: File[]): Promise<Source>                  dropped files: NAME.safetensors with NAME.json or config.json
  *                   joinSources(...sources: Source[]): Source
  */
-export {};
+
+export { EngineError } from "./errors.js";
+export { decodeInterventions, checkInterventions, describeIntervention, encodeInterventions, PINNABLE } from "./interventions.js";
+export { initialState } from "./initial.js";
+export { lineage, origins } from "./lineage.js";
+export { runLSTM } from "./lstm.js";
+export { run, stateAfter, step } from "./machine.js";
+export { focus, program } from "./program.js";
+export { runMachine } from "./run.js";
+export { score } from "./scores.js";
+export { fileSource, joinSources, openSource } from "./sources.js";
+export { contentFromText, contentToText, makeTask, TASK_NAMES } from "./tasks/index.js";
+export { row, tensor } from "./tensors.js";

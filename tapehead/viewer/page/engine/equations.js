@@ -9,6 +9,9 @@ import { softmax } from "./tensors.js";
 const NORM_EPSILON = 1e-18;
 const SHARPEN_EPSILON = 1e-20;
 
+/** 1 - w is 1 in float64 for weights under this: a write with one changes nothing. */
+const NEGLIGIBLE = 1e-17;
+
 /**
  * Eq. 2: r = sum_i w(i) M(i).
  * @param {Float64Array} memory
@@ -20,7 +23,6 @@ export function read(memory, weighting, out) {
   out.fill(0);
   for (let i = 0, at = 0; i < weighting.length; i++, at += width) {
     const w = weighting[i];
-    if (w === 0) continue;
     for (let j = 0; j < width; j++) out[j] += w * memory[at + j];
   }
 }
@@ -36,17 +38,15 @@ export function read(memory, weighting, out) {
  */
 export function write(memory, weightings, erase, add, width, out) {
   const slots = memory.length / width;
-  const heads = erase.length / width;
-  for (let i = 0; i < slots; i++) {
-    for (let j = 0; j < width; j++) {
-      let kept = 1;
-      let added = 0;
-      for (let h = 0; h < heads; h++) {
+  out.set(memory);
+  for (const erasing of [true, false]) {
+    for (let h = 0, from = 0; from < erase.length; h++, from += width) {
+      for (let i = 0, at = 0; i < slots; i++, at += width) {
         const w = weightings[h * slots + i];
-        kept *= 1 - w * erase[h * width + j];
-        added += w * add[h * width + j];
+        if (w < NEGLIGIBLE) continue;
+        if (erasing) for (let j = 0; j < width; j++) out[at + j] *= 1 - w * erase[from + j];
+        else for (let j = 0; j < width; j++) out[at + j] += w * add[from + j];
       }
-      out[i * width + j] = memory[i * width + j] * kept + added;
     }
   }
 }
@@ -74,8 +74,10 @@ function bounded(vectors, from, width) {
 
 /**
  * Scales and norms of the rows of a memory, which are the same for all heads: [N] each.
+ * @typedef {{scales: Float64Array, norms: Float64Array}} Rows
  * @param {Float64Array} memory
  * @param {number} width
+ * @returns {Rows}
  */
 export function rowNorms(memory, width) {
   const slots = memory.length / width;
@@ -89,16 +91,23 @@ export function rowNorms(memory, width) {
  * Eq. 6: K[k, M(i)] = k . M(i) / (|k| |M(i)|).
  * @param {Float64Array} key
  * @param {Float64Array} memory
- * @param {{scales: Float64Array, norms: Float64Array}} rows  of `rowNorms`
+ * @param {Rows} rows
  * @param {Float64Array} out
  */
 export function similarity(key, memory, rows, out) {
   const width = key.length;
   const [scale, norm] = bounded(key, 0, width);
+  const unit = key.map((value) => value / scale);
   for (let i = 0, at = 0; i < out.length; i++, at += width) {
-    let dot = 0;
-    for (let j = 0; j < width; j++) dot += (key[j] / scale) * (memory[at + j] / rows.scales[i]);
-    out[i] = dot / (norm * rows.norms[i]);
+    let even = 0;
+    let odd = 0;
+    let j = 0;
+    for (; j + 1 < width; j += 2) {
+      even += unit[j] * memory[at + j];
+      odd += unit[j + 1] * memory[at + j + 1];
+    }
+    if (j < width) even += unit[j] * memory[at + j];
+    out[i] = (even + odd) / rows.scales[i] / (norm * rows.norms[i]);
   }
 }
 

@@ -81,7 +81,7 @@ export function checkInterventions(machine, list) {
  * @typedef {object} Actions
  * @property {(kind: "read" | "write", index: number) => Object<string, number>} pinned   values by name
  * @property {(kind: "read" | "write", index: number) => boolean} muted
- * @property {(memory: Float64Array, width: number) => void} editMemory   in place
+ * @property {(memory: Float64Array, width: number) => boolean} editMemory   in place; whether there was anything to do
  */
 
 /** @param {Head} head @param {string} kind @param {number} index */
@@ -106,6 +106,7 @@ export function actionsAt(list, t) {
     muted: (kind, index) => now.some((one) => one.type === "mute" && isHead(one.head, kind, index)),
     editMemory(memory, width) {
       for (const one of now) editMemory(one, memory, width);
+      return now.some((one) => "at" in one);
     },
   };
 }

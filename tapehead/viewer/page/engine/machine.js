@@ -18,6 +18,7 @@ import { linear, row, sigmoid, softmax, softplus, tensor } from "./tensors.js";
 /** @typedef {import("./api.js").NTMTrace} NTMTrace */
 /** @typedef {import("./api.js").State} State */
 /** @typedef {import("./api.js").Tensor} Tensor */
+/** @typedef {import("./equations.js").Rows} Rows */
 /** @typedef {import("./interventions.js").Actions} Actions */
 
 /**
@@ -32,9 +33,9 @@ export function run(machine, inputs, options = {}) {
   checkInterventions(machine, interventions);
   const initial = options.state ?? initialState(machine, options.slots);
   const trace = emptyTrace(machine.config, inputs, initial, interventions);
-  let state = initial;
-  for (let t = 0; t < trace.steps; t++) state = advance(machine, trace, t, state, actionsAt(interventions, t));
-  trace.final = state;
+  let rows = equations.rowNorms(initial.memory, machine.config.memory_width);
+  for (let t = 0; t < trace.steps; t++) rows = advance(machine, trace, t, rows, actionsAt(interventions, t));
+  trace.final = stateAfter(trace, trace.steps - 1);
   return trace;
 }
 
@@ -130,20 +131,21 @@ function emptyHeads(config, steps, heads, slots) {
 }
 
 /**
- * Step t: writes it into the trace, and gives the state after it.
+ * Step t, from the state after the step before: writes it into the trace. Takes and gives the norms of the memory's rows.
  * @param {NTMMachine} machine
  * @param {NTMTrace} trace
  * @param {number} t
- * @param {State} state
+ * @param {Rows} rows
  * @param {Actions} actions
- * @returns {State}
+ * @returns {Rows}
  */
-function advance(machine, trace, t, state, actions) {
+function advance(machine, trace, t, rows, actions) {
   const { config, parameters } = machine;
+  const state = stateAfter(trace, t - 1);
   const input = row(trace.inputs, t);
   const before = row(trace.memoryBefore, t);
   before.set(state.memory);
-  actions.editMemory(before, config.memory_width);
+  if (actions.editMemory(before, config.memory_width)) rows = equations.rowNorms(before, config.memory_width);
 
   const seen = joined(input, state.reads);
   const hidden = control(machine, seen, state.hidden, state.cell, row(trace.hiddens, t), row(trace.cells, t));
@@ -152,12 +154,12 @@ function advance(machine, trace, t, state, actions) {
   linear(parameters["interface.weight"].data, parameters["interface.bias"].data, hidden, vector);
   if (config.interface_clip !== null) clip(vector, config.interface_clip);
 
-  useMemory(config, trace, t, vector, state, actions);
+  const rowsAfter = useMemory(config, trace, t, vector, state, rows, actions);
 
   const reads = row(trace.reads, t);
   const told = config.output_from === "hidden_and_reads" ? joined(hidden, reads) : hidden;
   linear(parameters["output.weight"].data, parameters["output.bias"].data, told, row(trace.logits, t));
-  return stateAfter(trace, t);
+  return rowsAfter;
 }
 
 /**
@@ -167,9 +169,11 @@ function advance(machine, trace, t, state, actions) {
  * @param {number} t
  * @param {Float64Array} vector  the interface
  * @param {State} state
+ * @param {Rows} rowsBefore
  * @param {Actions} actions
+ * @returns {Rows}
  */
-function useMemory(config, trace, t, vector, state, actions) {
+function useMemory(config, trace, t, vector, state, rowsBefore, actions) {
   const parts = interfaceParts(config);
   const readSize = partsSize(parts.read);
   const writeSize = partsSize(parts.write);
@@ -178,7 +182,6 @@ function useMemory(config, trace, t, vector, state, actions) {
   const after = row(trace.memory, t);
 
   row(trace.write.previous, t).set(state.writeWeightings);
-  const rowsBefore = equations.rowNorms(before, config.memory_width);
   for (let h = 0; h < config.write_heads; h++) {
     const raw = split(parts.write, vector, ofWriting + h * writeSize);
     setAddressing(config, trace.write, t, h, raw, actions.pinned("write", h));
@@ -187,9 +190,8 @@ function useMemory(config, trace, t, vector, state, actions) {
   }
   equations.write(before, row(trace.written, t), row(trace.erase, t), row(trace.add, t), config.memory_width, after);
 
-  const first = config.order === "write_then_read";
-  const found = first ? after : before;
-  const rowsFound = first ? equations.rowNorms(after, config.memory_width) : rowsBefore;
+  const rowsAfter = equations.rowNorms(after, config.memory_width);
+  const [found, rowsFound] = config.order === "write_then_read" ? [after, rowsAfter] : [before, rowsBefore];
   row(trace.read.previous, t).set(state.readWeightings);
   for (let h = 0; h < config.read_heads; h++) {
     const raw = split(parts.read, vector, h * readSize);
@@ -197,6 +199,7 @@ function useMemory(config, trace, t, vector, state, actions) {
     address(trace.read, t, h, found, rowsFound);
     if (!actions.muted("read", h)) equations.read(found, headRow(trace.read.weightings, t, h), headRow(trace.reads, t, h));
   }
+  return rowsAfter;
 }
 
 /**
@@ -247,7 +250,7 @@ function setAddressing(config, heads, t, h, raw, pinned) {
  * @param {number} t
  * @param {number} h
  * @param {Float64Array} memory
- * @param {{scales: Float64Array, norms: Float64Array}} rows
+ * @param {Rows} rows
  */
 function address(heads, t, h, memory, rows) {
   const similarity = headRow(heads.similarity, t, h);
