@@ -6,8 +6,9 @@
  * @typedef {import("../engine/api.js").Intervention} Intervention
  */
 import { describeIntervention } from "../engine/interventions.js";
-import { byId, choices, el, fill, plural, say, show } from "./dom.js";
+import { byId, choices, el, fill, say, show } from "./dom.js";
 import { palette } from "./palette.js";
+import { badness, outcome } from "./words.js";
 import { endTicks, outline, timeAxis, timeLine, titleLine } from "./plots.js";
 
 /** What can be changed: how the form is labelled, what it needs, and the data that it makes. */
@@ -97,10 +98,10 @@ export function fillEdits(list, view, state, remove) {
   }));
 }
 
-/** How many answers are wrong, before and after. @param {View} view */
-export function editCount({ edited, score, baseScore }) {
-  const before = `${plural(baseScore.wrong, "wrong answer")} of ${baseScore.answers} (${baseScore.bits.toFixed(1)} bits)`;
-  return edited ? `Untouched run: ${before}. With the interventions: ${score.wrong} (${score.bits.toFixed(1)} bits).` : `Untouched run: ${before}.`;
+/** The result before and after. @param {View} view */
+export function editCount({ edited, task, score, baseScore }) {
+  const before = `Untouched run: ${outcome(task, baseScore)}.`;
+  return edited ? `${before} With the interventions: ${outcome(task, score)}.` : before;
 }
 
 export const editChartHeight = () => 170;
@@ -110,19 +111,15 @@ export function drawEditChart(surface, view, state, width) {
   const colours = palette();
   const { trace, task } = view;
   const box = { x: 50, y: 26, w: width - 60, h: 106 };
-  const wrongAt = (score) => (t) => {
-    let count = 0;
-    for (let bit = 0; bit < task.outputSize; bit++) count += score.errors[t * task.outputSize + bit];
-    return count;
-  };
-  const span = { first: 0, end: trace.steps, low: 0, high: task.outputSize };
+  const { name, high, of } = badness(task, view.sequence);
+  const span = { first: 0, end: trace.steps, low: 0, high };
   surface.rect(box.x, box.y, box.w, box.h, colours.paper);
-  timeLine(surface, box, { ...span, value: wrongAt(view.score), look: { stroke: colours.wrong, width: 2 } });
-  timeLine(surface, box, { ...span, value: wrongAt(view.baseScore), look: { stroke: colours.ghost, width: 1.5, dash: [4, 3] } });
+  timeLine(surface, box, { ...span, value: of(view.score), look: { stroke: colours.wrong, width: 2 } });
+  timeLine(surface, box, { ...span, value: of(view.baseScore), look: { stroke: colours.ghost, width: 1.5, dash: [4, 3] } });
   outline(surface, box);
-  endTicks(surface, box, 0, task.outputSize);
-  surface.text("wrong bits", 14, box.y + box.h / 2, { turn: true, anchor: "middle", fill: colours.muted, size: 10 });
-  titleLine(surface, box, width < 420 ? "Wrong bits" : "Wrong bits by step", { marks: [{ text: "this run", colour: colours.wrong }, { text: "untouched", colour: colours.ghost, dash: [4, 3] }] });
+  endTicks(surface, box, 0, high);
+  surface.text(name, 14, box.y + box.h / 2, { turn: true, anchor: "middle", fill: colours.muted, size: 10 });
+  titleLine(surface, box, task.bayes ? "Distance from the best prediction, by step" : "Wrong bits, by step", { marks: [{ text: "this run", colour: colours.wrong }, { text: "untouched", colour: colours.ghost, dash: [4, 3] }] });
   const x = box.x + ((state.t + 0.5) / trace.steps) * box.w;
   surface.line([x, box.y, x, box.y + box.h], { stroke: colours.cursor, width: 1 });
   timeAxis(surface, box, 0, trace.steps);

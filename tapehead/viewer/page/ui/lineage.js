@@ -5,13 +5,13 @@
  * @typedef {import("./state.js").State} State
  */
 import { short } from "./dom.js";
-import { lineageOf } from "./model.js";
+import { at, lineageOf, originsOf } from "./model.js";
 import { palette } from "./palette.js";
 import { heatMap, outline, roundSteps, timeAxis, titleLine } from "./plots.js";
 
 const LEFT = 50;
 const ARCS = 190;
-const SHOWN = 0.02; // shares below this have no arc
+const SHOWN = 0.02; // weights below this have no arc
 
 /** The step whose lineage is shown. @param {View} view @param {State} state */
 export function picked(view, state) {
@@ -36,25 +36,25 @@ export function drawArcs(surface, view, state, width) {
   const y = box.y + box.h - 16;
   surface.rect(box.x, box.y, box.w, box.h, colours.paper);
   if (view.answer > 0) surface.rect(box.x + view.answer * step, y, box.w - view.answer * step, 16, colours.answer);
-  titleLine(surface, { ...box, y: 18 }, `What read head ${state.read + 1} reads at step ${t} was written at …`, {});
+  titleLine(surface, { ...box, y: 18 }, `L(${t}, u): weight of the write at step u in the read at step ${t}`, {});
   for (let u = 0; u <= t; u++) {
     const share = map.data[t * steps + u];
     if (share < SHOWN) continue;
     const height = Math.min(box.h - 26, 20 + (Math.abs(xOf(t) - xOf(u)) / box.w) * box.h * 1.25) * 1.33;
     surface.curve(xOf(u), xOf(t), y, height, { stroke: colours.write, width: 1 + 7 * share }, 0.35 + 0.6 * share);
-    if (share > 0.1) surface.text(`${Math.round(100 * share)} %`, xOf(u), y + 12, { anchor: "middle", fill: colours.ink, weight: "600", size: 10.5 });
+    if (share > 0.1) surface.text(short(share), xOf(u), y + 12, { anchor: "middle", fill: colours.ink, weight: "600", size: 10.5 });
   }
   surface.line([box.x, y, box.x + box.w, y], { stroke: colours.line });
   surface.area([xOf(t) - 5, y + 14, xOf(t), y + 3, xOf(t) + 5, y + 14], colours.read);
   restBar(surface, box, rest[t], edited[t]);
   outline(surface, box);
-  timeAxis(surface, box, 0, steps, "time step; arcs end at the read step, thickness is the share");
+  timeAxis(surface, box, 0, steps, width < 420 ? "time step" : "time step; arcs end at the read step, thickness is the weight");
 }
 
 /** What came from no write: the initial memory, and cells set by hand. */
 function restBar(surface, box, rest, edited) {
   const { muted, ink } = palette();
-  const text = `initial memory ${Math.round(100 * rest)} %${edited > 0.005 ? `, set by hand ${Math.round(100 * edited)} %` : ""}`;
+  const text = `initial memory ${short(rest)}${edited > 0.005 ? `, set by hand ${short(edited)}` : ""}`;
   surface.text(text, box.x + box.w - 6, box.y + 14, { anchor: "end", fill: rest + edited > 0.1 ? ink : muted, size: 10.5 });
 }
 
@@ -71,7 +71,7 @@ export function drawLineageMap(surface, view, state, width) {
   const size = Math.min(width - LEFT - 10, 380);
   const box = { x: LEFT, y: 30, w: size, h: size };
   heatMap(surface, box, { columns: steps, rows: steps, ramp: colours.ramps.write, value: (t, u) => map.data[t * steps + u] });
-  titleLine(surface, { ...box, y: 22 }, "L(t, u)", { ramp: colours.ramps.write, low: "share 0" });
+  titleLine(surface, { ...box, y: 22 }, "L(t, u): read step t, write step u", { ramp: colours.ramps.write, low: "weight 0" });
   const cell = size / steps;
   const t = picked(view, state);
   surface.frame(box.x + t * cell - 0.5, box.y, cell + 1, size, { stroke: colours.read, width: 1.25 });
@@ -91,15 +91,32 @@ export function hitMap(view, width, x, y) {
   return Math.floor(((x - LEFT) / size) * view.trace.steps);
 }
 
+/**
+ * What the parts of a read vector are: each as its projection on the vector, as a share of it, so that they add up to one.
+ * @param {View} view @param {State} state @returns {{u: number, part: number}[]} largest first; u -1: initial memory, -2: interventions
+ */
+export function partsOf(view, state) {
+  const parts = new Map();
+  const found = originsOf(view.machine, view.trace, picked(view, state), state.read);
+  const whole = at(view.trace.reads, picked(view, state), state.read);
+  const norm = whole.reduce((sum, x) => sum + x * x, 0);
+  if (norm < 1e-12) return [];
+  for (const { u, vector } of found) {
+    const along = vector.reduce((sum, x, i) => sum + x * whole[i], 0) / norm;
+    parts.set(u, (parts.get(u) ?? 0) + along);
+  }
+  return [...parts].map(([u, part]) => ({ u, part })).sort((a, b) => b.part - a.part);
+}
+
 /** The finding in one sentence. @param {View} view @param {State} state */
 export function describeLineage(view, state) {
-  const steps = view.trace.steps;
-  const [t, { map, rest, edited }] = [picked(view, state), lineageAt(view, state)];
-  const shares = Array.from({ length: t + 1 }, (_, u) => ({ u, share: map.data[t * steps + u] })).filter(({ share }) => share >= 0.05);
-  shares.sort((a, b) => b.share - a.share);
-  const from = shares.slice(0, 3).map(({ u, share }) => `${Math.round(100 * share)} % at step ${u}`);
-  const heads = view.trace.read.weightings.shape[1] > 1 ? `read head ${state.read + 1}` : "the read head";
-  const written = from.length ? `was written ${from.join(", ")}` : "comes from no single step";
-  const hand = edited[t] > 0.005 ? `, ${short(100 * edited[t], 0)} % was set by hand` : "";
-  return `What ${heads} reads at step ${t} ${written}; ${short(100 * rest[t], 0)} % is initial memory${hand}.`;
+  const t = picked(view, state);
+  const head = view.trace.read.weightings.shape[1] > 1 ? `read head ${state.read + 1}` : "the read head";
+  const parts = partsOf(view, state).filter(({ part }) => part >= 0.05).slice(0, 4);
+  if (!parts.length) return `At step ${t} ${head} reads next to nothing.`;
+  const words = parts.map(({ u, part }) => {
+    const share = `${Math.round(100 * part)} %`;
+    return u === -1 ? `${share} is initial memory` : u === -2 ? `${share} was set by hand` : `${share} was written at step ${u}`;
+  });
+  return `Of the vector that ${head} reads at step ${t}, ${words.join(", ")}.`;
 }

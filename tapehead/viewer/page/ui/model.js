@@ -15,7 +15,7 @@
  */
 import { run } from "../engine/machine.js";
 import { score } from "../engine/scores.js";
-import { lineage } from "../engine/lineage.js";
+import { lineage, origins } from "../engine/lineage.js";
 import { program } from "../engine/program.js";
 import { contentFromText } from "../engine/tasks/index.js";
 
@@ -70,6 +70,7 @@ const arcOf = last((/** @type {NTMTrace} */ base, /** @type {NTMTrace} */ trace,
 
 /** Lineage of one read head, or program: only what is looked at is computed. */
 export const lineageOf = last((/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace, /** @type {number} */ readHead) => lineage(machine, trace, readHead));
+export const originsOf = last((/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace, /** @type {number} */ t, /** @type {number} */ readHead) => origins(machine, trace, t, readHead));
 export const programOf = last((/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace) => program(machine, trace));
 
 /**

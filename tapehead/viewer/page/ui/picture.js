@@ -7,6 +7,7 @@ import { byId, el } from "./dom.js";
 import { FIGURES } from "./figures.js";
 import { palette } from "./palette.js";
 import { CanvasSurface, SvgSurface } from "./surface.js";
+import { outcome } from "./words.js";
 
 const GAP = 18;
 const HEAD = 34;
@@ -25,7 +26,7 @@ function placed(scene) {
 }
 
 /** @param {Scene} scene */
-const heading = ({ view, state }) => `${view.machine.title}, step ${state.t}: ${view.score.wrong} of ${view.score.answers} answers wrong`;
+const heading = ({ view, state }) => `${view.machine.title}, step ${state.t}: ${outcome(view.task, view.score)}`;
 
 /** @param {Scene} scene @returns {string} */
 export function svgOf(scene) {

@@ -10,42 +10,57 @@ import { palette, rampColour } from "./palette.js";
 
 export const TITLE = 16; // height of a title line
 const TICK = 10; // size of tick labels
+const RAMP = 44; // width of a colour legend
 
 /**
- * A title with an optional legend at its right end.
+ * A title with an optional legend at its right end; where both do not fit, the title ends at its first colon or comma.
  * @param {Surface} surface @param {Box} box @param {string} title
  * @param {{ramp?: Uint32Array, low?: string, high?: string, marks?: Mark[]}} [legend]
  * @typedef {{text: string, colour: string, dash?: number[], shape?: "line" | "box" | "frame" | "dashed"}} Mark
  */
 export function titleLine(surface, box, title, legend = {}) {
   const colours = palette();
-  surface.text(title, box.x, box.y - 4, { fill: colours.ink, weight: "600", size: 11.5 });
-  if (legend.ramp) rampLegend(surface, box.x + box.w, box.y - 4, legend.ramp, legend.low ?? "0", legend.high ?? "1");
-  else if (legend.marks) marksLegend(surface, box.x + box.w, box.y - 4, legend.marks);
+  const [right, y] = [box.x + box.w, box.y - 4];
+  const marks = legend.marks ?? [];
+  const low = legend.low ?? "0";
+  const ramp = (/** @type {string} */ word) => (legend.ramp ? RAMP + surface.measure(word + (legend.high ?? "1"), TICK) + 12 : 0);
+  const taken = (/** @type {string} */ word) => ramp(word) + marks.reduce((sum, mark) => sum + markWidth(surface, mark), 0);
+  const width = (/** @type {string} */ text) => surface.measure(text, 11.5) * 1.1 + 8;
+  const brief = title.split(/[:,(]/)[0].trim();
+  const shortLow = low.split(" ").at(-1) ?? low;
+  const [text, word] = [[title, low], [brief, low], [brief, shortLow]].find(([text, word]) => width(text) + taken(word) <= box.w) ?? [brief, shortLow];
+  surface.text(text, box.x, y, { fill: colours.ink, weight: "600", size: 11.5 });
+  if (legend.ramp) rampLegend(surface, right, y, legend.ramp, word, legend.high ?? "1");
+  else marksLegend(surface, right, y, marks);
 }
 
 /** @param {Surface} surface @param {number} right @param {number} y @param {Uint32Array} table @param {string} low @param {string} high */
 function rampLegend(surface, right, y, table, low, high) {
   const { muted, line } = palette();
-  const width = 44;
   const end = right - surface.measure(high, TICK) - 4;
   surface.text(high, right, y, { anchor: "end", fill: muted, size: TICK });
-  surface.pixels(end - width, y - 8, width, 8, 256, 1, table);
-  surface.frame(end - width, y - 8, width, 8, { stroke: line, width: 0.75 });
-  surface.text(low, end - width - 4, y, { anchor: "end", fill: muted, size: TICK });
+  surface.pixels(end - RAMP, y - 8, RAMP, 8, 256, 1, table);
+  surface.frame(end - RAMP, y - 8, RAMP, 8, { stroke: line, width: 0.75 });
+  surface.text(low, end - RAMP - 4, y, { anchor: "end", fill: muted, size: TICK });
+}
+
+/** @param {Surface} surface @param {Mark} mark */
+function markWidth(surface, { text, shape = "line" }) {
+  return surface.measure(text, TICK) + 4 + (shape === "line" ? 28 : 20);
 }
 
 /** @param {Surface} surface @param {number} right @param {number} y @param {Mark[]} marks */
 export function marksLegend(surface, right, y, marks) {
   const { muted } = palette();
   let x = right;
-  for (const { text, colour, dash = [], shape = "line" } of [...marks].reverse()) {
+  for (const mark of [...marks].reverse()) {
+    const { text, colour, dash = [], shape = "line" } = mark;
+    const end = x - surface.measure(text, TICK) - 4;
     surface.text(text, x, y, { anchor: "end", fill: muted, size: TICK });
-    x -= surface.measure(text, TICK) + 4;
-    if (shape === "line") surface.line([x - 16, y - 4, x, y - 4], { stroke: colour, width: 2, dash });
-    else if (shape === "box") surface.rect(x - 9, y - 8, 9, 9, colour);
-    else surface.frame(x - 9, y - 8, 8, 8, { stroke: colour, width: 1.75, dash: shape === "dashed" ? [2.5, 2] : [] });
-    x -= shape === "line" ? 28 : 20;
+    if (shape === "line") surface.line([end - 16, y - 4, end, y - 4], { stroke: colour, width: 2, dash });
+    else if (shape === "box") surface.rect(end - 9, y - 8, 9, 9, colour);
+    else surface.frame(end - 9, y - 8, 8, 8, { stroke: colour, width: 1.75, dash: shape === "dashed" ? [2.5, 2] : [] });
+    x -= markWidth(surface, mark);
   }
 }
 
@@ -91,9 +106,9 @@ export function rowTicks(surface, box, ticks, rows) {
 /** The two ends of a y axis. @param {Surface} surface @param {Box} box @param {number} low @param {number} high */
 export function endTicks(surface, box, low, high) {
   const { muted } = palette();
-  const digits = Math.max(Math.abs(low), Math.abs(high)) >= 10 ? 0 : 1;
-  surface.text(short(high, digits), box.x - 4, box.y + 7, { anchor: "end", fill: muted, size: 9.5 });
-  surface.text(short(low, digits), box.x - 4, box.y + box.h, { anchor: "end", fill: muted, size: 9.5 });
+  const label = (/** @type {number} */ x) => (Math.abs(x) < 0.05 ? "0" : short(x, Math.abs(x) >= 10 || Number.isInteger(x) ? 0 : 1));
+  surface.text(high < 0.1 ? String(high) : label(high), box.x - 4, box.y + 7, { anchor: "end", fill: muted, size: 9.5 });
+  surface.text(label(low), box.x - 4, box.y + box.h, { anchor: "end", fill: muted, size: 9.5 });
 }
 
 /** Round numbers from first to last, at most `most` of them. @param {number} first @param {number} last @param {number} most */

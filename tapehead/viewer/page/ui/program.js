@@ -16,15 +16,21 @@ export function programLines(view, state) {
 /** @param {View} view @param {State} state */
 export function fillProgram(view, state) {
   const lines = programLines(view, state);
-  const list = byId("program");
-  const key = `${view.machine.id} ${lines.map(({ text, from, head }) => `${head.kind}${from}${text}`).join()}`;
+  for (const kind of /** @type {const} */ (["write", "read"])) {
+    say(byId(`program-${kind}-title`), `${kind === "write" ? "Write" : "Read"} head ${state[kind] + 1}`);
+    fillLines(byId(`program-${kind}`), lines.filter(({ head }) => head.kind === kind), state.t);
+  }
+  fillAlgorithm(view, state);
+}
+
+/** @param {HTMLElement} list @param {import("../engine/api.js").ProgramLine[]} lines @param {number} t */
+function fillLines(list, lines, t) {
+  const key = lines.map(({ text, from }) => `${from}${text}`).join();
   if (list.dataset.key !== key) {
     list.dataset.key = key;
-    fill(list, ...lines.map(({ head, from, to, text }) =>
-      el("li", { text: `${head.kind.padEnd(5)} ${from === to ? `step ${from}` : `steps ${from}–${to}`}: ${text}` })));
+    fill(list, ...lines.map(({ from, to, text }) => el("li", { text: `${from === to ? `step ${from}` : `steps ${from}–${to}`}: ${text}` })));
   }
-  lines.forEach(({ from, to }, i) => light(list.children[i], state.t >= from && state.t <= to, list));
-  fillAlgorithm(view, state);
+  lines.forEach(({ from, to }, i) => light(list.children[i], t >= from && t <= to, list));
 }
 
 /** @param {View} view @param {State} state */

@@ -5,10 +5,10 @@
  * @typedef {import("../engine/api.js").Score} Score
  * @typedef {{size: number, ntm: number, lstm: number}} Measured   shares of wrong answers
  */
-import { plural } from "./dom.js";
 import { stepWindow } from "./model.js";
 import { palette } from "./palette.js";
 import { heatMap, outline, roundSteps, timeAxis, TITLE, titleLine, yName } from "./plots.js";
+import { marked, markWord, outcome } from "./words.js";
 
 const LEFT = 50;
 
@@ -38,14 +38,15 @@ export function drawRace(surface, view, rival, name, t, width) {
     const box = { x: LEFT, y, w: plot, h: bandHeight(view) };
     y += box.h + 8;
     drawBand(surface, box, { from, end, size, data, errors });
-    titleLine(surface, box, title, errors ? { marks: [{ text: "wrong", colour: palette().wrong, shape: "frame" }] } : {});
+    titleLine(surface, box, title, errors ? { marks: [{ text: markWord(view.task), colour: palette().wrong, shape: "frame" }] } : {});
     if (size > 1) yName(surface, box, "channel");
     return box;
   };
-  const wrong = (/** @type {Score} */ score) => `${score.wrong} of ${score.answers} wrong`;
+  const output = (/** @type {string} */ who, /** @type {Score} */ score) =>
+    band(`${who}: ${outcome(view.task, score)}`, score.probabilities.data, marked(view.task, view.sequence, score));
   band("Target", view.sequence.targets.data, null);
-  let box = band(`NTM: ${wrong(view.score)}`, view.score.probabilities.data, view.score.errors);
-  if (rival) box = band(`LSTM: ${wrong(rival)}`, rival.probabilities.data, rival.errors);
+  let box = output("NTM", view.score);
+  if (rival) box = output("LSTM", rival);
   else surface.text(`${name} is running …`, LEFT, y + 30, { fill: palette().muted, size: 12 });
   timeAxis(surface, box, from, end, "time step, from the first answer on");
 }
@@ -96,5 +97,5 @@ export function drawRaceChart(surface, measured, size, now, width) {
 export function describeRace(view, rival, name, size, now) {
   if (!rival) return `${name} is running on the same input …`;
   const past = now > size.training[1] ? `past the training range (${size.training[0]} to ${size.training[1]})` : "inside the training range";
-  return `${size.name} ${now}, ${past}: the NTM has ${plural(view.score.wrong, "wrong answer")} of ${view.score.answers}, ${name} has ${rival.wrong}.`;
+  return `${size.name} ${now}, ${past}. NTM: ${outcome(view.task, view.score)}. ${name}: ${outcome(view.task, rival)}.`;
 }

@@ -4,7 +4,7 @@
  * @typedef {import("./app.js").Page} Page
  * @typedef {import("./app.js").Scene} Scene
  */
-import { byId, choices, el, fill, plural, say, setInput, short, show } from "./dom.js";
+import { byId, choices, el, fill, plural, say, setInput, show } from "./dom.js";
 import { FIGURES } from "./figures.js";
 import { editCount, fillEdits, refreshForm } from "./interventions.js";
 import { describeLineage, picked } from "./lineage.js";
@@ -16,6 +16,7 @@ import { PANELS } from "./state.js";
 import { CanvasSurface } from "./surface.js";
 import { CHAPTERS } from "./tour.js";
 import { describeTraining } from "./training.js";
+import { outcome } from "./words.js";
 
 const input = (/** @type {string} */ id) => /** @type {HTMLInputElement} */ (byId(id));
 const select = (/** @type {string} */ id) => /** @type {HTMLSelectElement} */ (byId(id));
@@ -95,11 +96,8 @@ function renderFacts(page, { view, state, snapshot }) {
   const { score, task, machine, trace } = view;
   const { shown, source } = page.room;
   say(byId("headline"), `${machine.title}: ${shown ? shown.entry.detail : ""}`);
-  const cost = `${score.bits.toFixed(1)} bits${score.optimalBits > 0 ? ` (the best possible: ${score.optimalBits.toFixed(1)})` : ""}`;
   const after = snapshot ? `After ${snapshot.episodes.toLocaleString("en")} training sequences: ` : "";
-  const verdict = task.bayes ? `${after}${cost} over ${score.answers} predictions` :
-    `${after}${score.wrong === 0 ? `all ${score.answers} answers right` : `${plural(score.wrong, "wrong answer")} of ${score.answers}`}, ${cost}`;
-  say(byId("verdict"), verdict.charAt(0).toUpperCase() + verdict.slice(1));
+  say(byId("verdict"), `${after}${!task.bayes && score.wrong === 0 ? `${after ? "all" : "All"} ${score.answers} answers are right (${score.bits.toFixed(1)} bits)` : outcome(task, score)}`);
   const past = task.sizes.filter(({ name, training }) => view.content.sizes[name] > training[1]);
   const sizes = past.map(({ label, name, training }) => `${label} ${view.content.sizes[name]} is past the training range (${training[0]} to ${training[1]})`);
   const painted = state.content !== null ? ["the input is painted"] : [];

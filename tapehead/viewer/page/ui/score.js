@@ -8,9 +8,10 @@
  * @typedef {{name: string, box: Box, rows: number}} Band
  * @typedef {{bands: Band[], first: number, end: number, left: number, width: number, height: number}} Layout
  */
-import { plural, short } from "./dom.js";
+import { short } from "./dom.js";
 import { at, meanShift, rowOf, slotAt, stepWindow, strongest } from "./model.js";
 import { palette } from "./palette.js";
+import { bestOf, marked, markWord, outcome } from "./words.js";
 import { endTicks, heatMap, outline, rowTicks, timeAxis, timeLine, TITLE, titleLine, yName } from "./plots.js";
 
 const LEFT = 50;
@@ -19,7 +20,7 @@ const LEAST_STEP = 3; // pixels; longer sequences are shown in part
 const STRIP = 30;
 const FADED = 0.35; // of outputs that are not scored
 
-/** Strips of head parameters: name, symbol, value, limits. */
+/** Strips of head parameters. @type {{name: string, title: string, value: (heads: import("../engine/api.js").HeadTrace, t: number, head: number) => number, low?: number, high?: number}[]} */
 const STRIPS = [
   { name: "strength", title: "Key strength β", value: (heads, t, h) => at(heads.strengths, t, h)[0] },
   { name: "gate", title: "Interpolation gate g: 1 by content, 0 from the last place", value: (heads, t, h) => at(heads.gates, t, h)[0], low: 0, high: 1 },
@@ -96,8 +97,8 @@ function channelTicks(channels) {
 
 /** @param {string} name */
 function shorten(name) {
-  const words = { delimiter: "delim", "item delimiter": "item", "query delimiter": "query", priority: "prior", "end marker": "end" };
-  return words[name] ?? (name.length > 7 ? name.slice(0, 6) : name);
+  const words = { delimiter: "delim", priority: "prior.", "end of input": "end", "bit before": "bit", "next bit": "next" };
+  return words[name] ?? name;
 }
 
 /** @param {Surface} surface @param {View} view @param {Layout} layout @param {Band} band */
@@ -154,32 +155,28 @@ function drawOutput(surface, view, layout, band) {
   });
   cellGrid(surface, layout, band);
   const [w, h] = [band.box.w / (layout.end - layout.first), band.box.h / size];
+  const flags = marked(task, sequence, score);
   for (let t = layout.first; t < layout.end; t++) {
     for (let bit = 0; bit < size; bit++) {
       const [x, y, i] = [band.box.x + (t - layout.first) * w, band.box.y + bit * h, t * size + bit];
       if (edited && sequence.mask[t] && (data[i] > 0.5) !== (baseScore.probabilities.data[i] > 0.5)) {
         surface.disc(x + w / 2, y + h / 2, Math.max(1, Math.min(w, h) / 3), colours.ghost);
       }
-      if (score.errors[i]) surface.frame(x + 0.75, y + 0.75, Math.max(1, w - 1.5), Math.max(1, h - 1.5), { stroke: colours.wrong, width: w < 5 ? 1 : 1.75 });
+      if (flags[i]) surface.frame(x + 0.75, y + 0.75, Math.max(1, w - 1.5), Math.max(1, h - 1.5), { stroke: colours.wrong, width: w < 5 ? 1 : 1.75 });
     }
   }
   const ghost = edited ? [{ text: "untouched run differs", colour: colours.ghost, shape: "box" }] : [];
   const what = task.bayes ? "Output: probability of a one" : "Output: probability, faded where not scored";
-  finish(surface, band, band.box.w < 330 ? "Output" : what, "channel", channelTicks(task.outputChannels), {
-    marks: [...ghost, { text: "wrong", colour: colours.wrong, shape: "frame" }, { text: "1", colour: colours.ink, shape: "box" }],
+  finish(surface, band, what, "channel", channelTicks(task.outputChannels), {
+    marks: [...ghost, { text: markWord(task), colour: colours.wrong, shape: "frame" }, { text: "1", colour: colours.ink, shape: "box" }],
   });
 }
 
 /** @param {Surface} surface @param {View} view @param {Layout} layout @param {Band} band */
 function drawBayes(surface, view, layout, band) {
-  const best = bayesOf(view);
+  const best = /** @type {Float64Array} */ (bestOf(view.task, view.sequence));
   heatMap(surface, band.box, { columns: layout.end - layout.first, rows: 1, ramp: palette().ramps.ink, value: (column) => best[layout.first + column] });
   finish(surface, band, "Best possible prediction (Eq. 10)", "", [], { ramp: palette().ramps.ink });
-}
-
-/** @param {View} view */
-export function bayesOf({ task, sequence }) {
-  return task.bayes ? task.bayes(sequence.targets.data) : new Float64Array(sequence.steps);
 }
 
 /** @param {Surface} surface @param {View} view @param {State} state @param {Layout} layout @param {Band} band */
@@ -230,7 +227,7 @@ function drawGhostPath(surface, layout, { box }, arc, weightings, head) {
 function drawStrip(surface, view, state, layout, band) {
   const colours = palette();
   const { trace, base, edited } = view;
-  const strip = STRIPS.find(({ name }) => name === band.name);
+  const strip = STRIPS.find(({ name }) => name === band.name) ?? STRIPS[0];
   const value = (kind, run) => (t) => strip.value(run[kind], t, state[kind]);
   let [low, high] = [strip.low ?? Infinity, strip.high ?? -Infinity];
   for (const kind of ["write", "read"]) {
@@ -247,8 +244,7 @@ function drawStrip(surface, view, state, layout, band) {
   timeLine(surface, band.box, { ...span, value: value("read", trace), look: { stroke: colours.read, width: 1.75, dash: [4, 2.5] } });
   outline(surface, band.box);
   endTicks(surface, band.box, low, high);
-  const title = band.box.w < 330 ? strip.title.split(/[:,]/)[0] : strip.title;
-  titleLine(surface, band.box, title, { marks: [{ text: "write", colour: colours.write }, { text: "read", colour: colours.read, dash: [4, 2.5] }] });
+  titleLine(surface, band.box, strip.title, { marks: [{ text: "write", colour: colours.write }, { text: "read", colour: colours.read, dash: [4, 2.5] }] });
 }
 
 /** The cursor, where the answer begins, and the time axis. @param {Surface} surface @param {View} view @param {State} state @param {Layout} layout */
@@ -265,12 +261,17 @@ function drawTimes(surface, view, state, layout) {
   }
   timeAxis(surface, box, layout.first, layout.end);
   const x = xOf(state.t);
-  surface.line([x, top - 8, x, box.y + box.h], { stroke: colours.cursor, width: 1.25 });
-  surface.line([x + step, top - 8, x + step, box.y + box.h], { stroke: colours.cursor, width: 1.25 });
-  const label = `t = ${state.t}`;
-  const at = Math.max(layout.left + 16, Math.min(x + step / 2, layout.left + layout.width - 16));
-  const clash = view.answer >= 0 && Math.abs(xOf(view.answer) + 20 - at) < 44;
-  surface.text(label, clash ? at - 40 : at, 11, { anchor: "middle", fill: colours.ink, size: 10.5, weight: "600" });
+  surface.line([x, top - 4, x, box.y + box.h], { stroke: colours.cursor, width: 1.25 });
+  surface.line([x + step, top - 4, x + step, box.y + box.h], { stroke: colours.cursor, width: 1.25 });
+  cursorLabel(surface, x + step / 2, box, String(state.t));
+}
+
+/** The step at the cursor, in a box on the time axis. @param {Surface} surface @param {number} x @param {Box} box @param {string} text */
+function cursorLabel(surface, x, box, text) {
+  const colours = palette();
+  const width = surface.measure(text, 10) + 8;
+  surface.rect(x - width / 2, box.y + box.h + 1, width, 15, colours.cursor);
+  surface.text(text, x, box.y + box.h + 12.5, { anchor: "middle", fill: colours.paper, size: 10, weight: "600" });
 }
 
 /**
@@ -293,10 +294,10 @@ export function readScore(view, state, { t, band, row }) {
   if (band === "target") return `${step}: target ${task.outputChannels[row].name} is ${short(sequence.targets.data[t * task.outputSize + row], 0)}${sequence.mask[t] ? "" : ", not scored"}.`;
   if (band === "output") {
     const i = t * task.outputSize + row;
-    const verdict = !sequence.mask[t] ? "not scored" : score.errors[i] ? "wrong" : "right";
+    const verdict = !sequence.mask[t] ? "not scored" : task.bayes ? `the bit is ${sequence.targets.data[i]}` : score.errors[i] ? "wrong" : "right";
     return `${step}: output ${task.outputChannels[row].name} is one with probability ${short(score.probabilities.data[i], 3)}; ${verdict}.`;
   }
-  if (band === "bayes") return `${step}: the best possible probability of a one is ${short(bayesOf(view)[t], 3)}.`;
+  if (band === "bayes") return `${step}: the best possible probability of a one is ${short(bestOf(task, sequence)?.[t] ?? NaN, 3)}.`;
   if (band === "write" || band === "read") {
     const slot = slotAt(arc, row);
     return `${step}: ${band} head ${state[band] + 1} has weight ${short(at(trace[band].weightings, t, state[band])[slot], 3)} on slot ${slot}.`;
@@ -311,6 +312,6 @@ export function readScore(view, state, { t, band, row }) {
 export function describeScore(view, state) {
   const { trace, task, score } = view;
   const [write, read] = ["write", "read"].map((kind) => strongest(at(trace[kind].weightings, state.t, state[kind])));
-  return `Score of ${plural(trace.steps, "time step")} of the ${task.title} task: input, target, output, weightings and head parameters over time. ` +
-    `${plural(score.wrong, "wrong answer")} of ${score.answers}. At step ${state.t} the write head is at slot ${write}, the read head at slot ${read}.`;
+  return `Score of ${trace.steps} time steps of the ${task.title} task: input, target, output, weightings and head parameters over time. ` +
+    `Result: ${outcome(task, score)}. At step ${state.t} the write head is at slot ${write}, the read head at slot ${read}.`;
 }

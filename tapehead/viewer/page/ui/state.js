@@ -55,7 +55,7 @@ const READ = {
 export function toHash(state) {
   const start = /** @type {Record<string, any>} */ (initial());
   const parts = new URLSearchParams();
-  for (const [name, value] of Object.entries(state)) {
+  for (const [name, value] of Object.entries(/** @type {Record<string, any>} */ (state))) {
     if (name === "sizes") Object.entries(value).forEach(([size, count]) => parts.set(`size.${size}`, String(count)));
     else if (name === "edits") value.length && parts.set(name, encodeInterventions(value));
     else if (name === "lock") value && parts.set(name, "1");

@@ -28,7 +28,7 @@ function bitmap(columns, rows, words) {
   if (scratch.width !== columns) scratch.width = columns;
   if (scratch.height !== rows) scratch.height = rows;
   const context = /** @type {CanvasRenderingContext2D} */ (scratch.getContext("2d", { willReadFrequently: true }));
-  context.putImageData(new ImageData(new Uint8ClampedArray(words.buffer, words.byteOffset, 4 * columns * rows), columns, rows), 0, 0);
+  context.putImageData(new ImageData(new Uint8ClampedArray(/** @type {ArrayBuffer} */ (words.buffer), words.byteOffset, 4 * columns * rows), columns, rows), 0, 0);
   return scratch;
 }
 
@@ -89,6 +89,7 @@ export class CanvasSurface {
     this.context.fill();
   }
 
+  /** @param {string} text @param {number} x @param {number} y @param {TextLook} [look] */
   text(text, x, y, { size = SIZE, anchor = "start", fill = "#000000", weight = "400", turn = false, mono = false } = {}) {
     const { context } = this;
     context.font = `${weight} ${size}px ${mono ? MONO : FONT}`;

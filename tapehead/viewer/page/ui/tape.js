@@ -12,6 +12,7 @@ import { colourOf, marksLegend, outline, titleLine, yName } from "./plots.js";
 
 const MOST_ROWS = 40;
 const CHANGED = 0.02; // of the largest value: smaller changes are not marked
+const SEEN = 0.1; // a head with less weight on its strongest slot has no marker
 const LEFT = 40;
 
 /** The rows that are shown: all of the arc, or those around the write head. @param {View} view @param {State} state */
@@ -37,7 +38,7 @@ export function drawTape(surface, view, state, width) {
 /** @param {View} view @param {State} state @param {number} width @returns {TapeLayout & {height: number, bars: number}} */
 export function layoutTape(view, state, width) {
   const { first, rows } = rowsShown(view, state);
-  const bars = Math.max(34, Math.min(64, width * 0.14));
+  const bars = Math.max(30, Math.min(64, width * 0.12));
   const x = LEFT + 2 * bars + 10;
   const w = width - x - 8;
   const h = rows * Math.max(10, Math.min(width < 420 ? 15 : 26, 600 / rows));
@@ -122,8 +123,11 @@ function drawHeads(surface, view, state, { cells, rows, first, bars }) {
       if (now[slot] > 0.003) surface.rect(x, y + 1, bars * now[slot], h - 2, colours[kind]);
       if (before[slot] > 0.003) surface.frame(x, y + 0.5, bars * before[slot], h - 1, { stroke: colours.ghost, width: 1.25, dash: [2, 2] });
     }
-    const row = rowOf(arc, strongest(now)) - first;
-    if (row >= 0 && row < rows) marker(surface, kind, cells.x - 9, cells.y + (row + 0.5) * h, place);
+    const [best, row] = [strongest(now), rowOf(arc, strongest(now)) - first];
+    const look = { anchor: /** @type {const} */ ("middle"), fill: colours[kind], weight: "600", size: 11 };
+    if (now[best] > SEEN && row >= 0 && row < rows) marker(surface, kind, cells.x - 9, cells.y + (row + 0.5) * h, place);
+    else if (now[best] > SEEN && row < 0) surface.text(`↑ ${best}`, x + bars / 2, cells.y + 12, look);
+    else if (now[best] > SEEN) surface.text(`↓ ${best}`, x + bars / 2, cells.y + cells.h - 4, look);
     outline(surface, { x, y: cells.y, w: bars, h: cells.h });
     surface.text(kind, x + bars / 2, cells.y - 5, { anchor: "middle", fill: colours[kind], weight: "600", size: 11 });
     surface.text("0", x, cells.y + cells.h + 12, { fill: colours.muted, size: 9.5 });
@@ -151,13 +155,13 @@ function drawTapeText(surface, view, state, { cells, rows, first, width, bars })
   }
   yName(surface, cells, "slot");
   surface.text("weight of head", LEFT + bars, cells.y + cells.h + 24, { ...look, anchor: "middle" });
-  surface.text(`column of the memory (0 to ${columns - 1})`, cells.x + cells.w / 2, cells.y + cells.h + 13, { ...look, anchor: "middle" });
+  surface.text(width < 380 ? `column (0 to ${columns - 1})` : `column of the memory (0 to ${columns - 1})`, cells.x + cells.w / 2, cells.y + cells.h + 13, { ...look, anchor: "middle" });
   marksLegend(surface, width - 8, cells.y + cells.h + 34, [
     { text: "erased", colour: colours.erased, shape: "dashed" },
     { text: "added", colour: colours.added, shape: "frame" },
   ]);
   marksLegend(surface, width - 8, cells.y + cells.h + 52, [
-    { text: "corner, dashed bar: step before", colour: colours.ghost, shape: "dashed" },
+    { text: width < 380 ? "step before" : "corner, dashed bar: step before", colour: colours.ghost, shape: "dashed" },
     { text: "− below 0", colour: colours.negative, shape: "box" },
   ]);
 }

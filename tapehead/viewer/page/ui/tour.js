@@ -27,10 +27,10 @@ export const CHAPTERS = [
     machine: "copy-ntm-lstm",
     text: [
       "A head is never at one slot only: it has a weight on every slot. Five stages compute the weights from what the controller asks for. The previous weighting is mixed with a lookup by content, shifted, and sharpened.",
-      "Here the write head moves on by location: its gate g is near 0, so the content lookup does not count, and the shift moves the weight by one slot. At the delimiter the read head does the opposite: g is near 1, and it finds the first vector by content.",
+      "Here the write head moves by location: its gate g is near 0, so the content lookup hardly counts, and the shift moves the weight on by one slot. The read head waits where it is, with a shift of 0, and moves on in the same way once the answer begins. Chapters 6 and 8 show heads that jump by content.",
     ],
     state: { sizes: { length: 12 }, seed: 3, t: 6, panel: "microscope", kind: "write" },
-    tries: [{ text: "Write head at step 6", patch: { t: 6, kind: "write" } }, { text: "Read head at the first answer", patch: { t: 13, kind: "read" } }, { text: "Read head two steps later", patch: { t: 15, kind: "read" } }],
+    tries: [{ text: "Write head at step 6", patch: { t: 6, kind: "write" } }, { text: "Read head, waiting", patch: { t: 6, kind: "read" } }, { text: "Read head at the first answer", patch: { t: 13, kind: "read" } }],
   },
   {
     title: "Where an answer comes from",

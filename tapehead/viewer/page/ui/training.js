@@ -7,6 +7,7 @@
  */
 import { palette } from "./palette.js";
 import { outline, roundSteps } from "./plots.js";
+import { outcome } from "./words.js";
 
 const BOX = { x: 60, y: 26, h: 150 };
 
@@ -57,7 +58,7 @@ export function drawCurve(surface, view, snapshot, width) {
 /** @param {View} view @param {SnapshotEntry[]} snapshots @param {SnapshotEntry | null} now */
 export function describeTraining(view, snapshots, now) {
   if (!snapshots.length) return "There are no snapshots of this machine's training. In the zoo, copy-ntm-lstm has them.";
-  const cost = `${view.baseScore.bits.toFixed(1)} bits, ${view.baseScore.wrong} of ${view.baseScore.answers} answers wrong`;
+  const cost = outcome(view.task, view.baseScore);
   if (!now) return `The trained machine: ${cost}. Move the slider back to see it learn.`;
   return `After ${now.episodes.toLocaleString("en")} training sequences: ${cost} on the sequence above.`;
 }
