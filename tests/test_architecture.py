@@ -25,6 +25,7 @@ ORDER = (
     ("paper",),
     ("bench",),
     ("lab",),
+    ("viewer",),
     ("commands",),
     ("cli",),
 )
