@@ -32,6 +32,7 @@ export class Page {
     this.scene = null;
     /** @type {Record<string, any>} */
     this.layouts = {};
+    this.fresh = false; // opened without a state: the cursor starts where there is something to see
     this.frame = 0;
     this.timer = 0;
     this.player = new Player(this);
@@ -41,6 +42,7 @@ export class Page {
   async start() {
     const { state, problems } = fromHash(location.hash);
     this.state = state;
+    this.fresh = location.hash.length < 2;
     this.applyTheme();
     wireControls(this);
     wireFigures(this);
@@ -55,7 +57,7 @@ export class Page {
       return;
     }
     await this.load();
-    if (problems.length) this.notice(problems.join(" "));
+    if (problems.length) this.notice([byId("notice").textContent, ...problems].filter(Boolean).join(" "));
   }
 
   /** Change the state and show it. @param {Partial<State>} patch @param {{push?: boolean}} [how] */
@@ -163,6 +165,8 @@ export class Page {
     const { shown } = this.room;
     const { task, snapshots } = /** @type {NonNullable<typeof shown>} */ (shown);
     const view = derive(this.state, machine, task);
+    if (this.fresh) this.state.t = Math.max(0, view.answer) + Math.floor((view.trace.steps - view.answer) / 3);
+    this.fresh = false;
     this.state.t = Math.min(this.state.t, view.trace.steps - 1);
     const snapshot = snapshots.find(({ key }) => key === this.state.snapshot) ?? null;
     const race = this.state.panel === "race" ? this.track.race(view, sizesOf(task, view.content.sizes)) : null;

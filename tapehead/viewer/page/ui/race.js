@@ -93,9 +93,9 @@ export function drawRaceChart(surface, measured, size, now, width) {
   surface.text(size.name, box.x + box.w / 2, box.y + box.h + 27, { anchor: "middle", fill: colours.muted, size: 10 });
 }
 
-/** @param {View} view @param {Score | null} rival @param {string} name @param {{name: string, training: [number, number]}} size @param {number} now */
+/** @param {View} view @param {Score | null} rival @param {string} name @param {{label: string, training: [number, number]}} size @param {number} now */
 export function describeRace(view, rival, name, size, now) {
   if (!rival) return `${name} is running on the same input …`;
   const past = now > size.training[1] ? `past the training range (${size.training[0]} to ${size.training[1]})` : "inside the training range";
-  return `${size.name} ${now}, ${past}. NTM: ${outcome(view.task, view.score)}. ${name}: ${outcome(view.task, rival)}.`;
+  return `${size.label} ${now}, ${past}. NTM: ${outcome(view.task, view.score)}. ${name}: ${outcome(view.task, rival)}.`;
 }

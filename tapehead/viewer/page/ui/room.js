@@ -11,6 +11,15 @@ import { EngineError } from "../engine/errors.js";
 import { fileSource, joinSources, openSource } from "../engine/sources.js";
 import { makeTask } from "../engine/tasks/index.js";
 
+const DISTRIBUTION = ["density", "blanks", "scored"]; // options that change which sequences are drawn, not their form
+
+/** What two tasks must have in common to take the same sequences. @param {import("../engine/api.js").Task} task */
+function formOf({ spec, sizes }) {
+  const free = [...DISTRIBUTION, ...sizes.map(({ name }) => name)];
+  const options = Object.entries(spec.options).filter(([name]) => !free.includes(name));
+  return JSON.stringify([spec.name, options.sort()]);
+}
+
 export class Room {
   constructor() {
     /** @type {Source | null} */
@@ -47,8 +56,9 @@ export class Room {
 
   /** LSTMs of the same task, for the race. */
   rivals() {
-    const task = this.shown?.entry.task;
-    return this.entries.filter((entry) => entry.model === "lstm" && task && entry.task?.name === task.name && entry.task?.options?.count === task.options?.count);
+    if (!this.shown) return [];
+    const wanted = formOf(this.shown.task);
+    return this.entries.filter(({ model, task }) => model === "lstm" && task && formOf(makeTask(task)) === wanted);
   }
 
   /** An entry by id, title, or the last part of its id. @param {string | null} name */

@@ -41,7 +41,7 @@ export function layoutTape(view, state, width) {
   const bars = Math.max(30, Math.min(64, width * 0.12));
   const x = LEFT + 2 * bars + 10;
   const w = width - x - 8;
-  const h = rows * Math.max(10, Math.min(width < 420 ? 15 : 26, 600 / rows));
+  const h = rows * Math.max(10, Math.min(width < 420 ? 15 : 34, 620 / rows));
   return { top: 40, cells: { x, y: 40, w, h }, rows, first, width, bars, height: 40 + h + 58 };
 }
 

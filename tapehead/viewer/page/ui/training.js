@@ -23,7 +23,7 @@ function curveOf(view) {
 export function drawCurve(surface, view, snapshot, width) {
   const colours = palette();
   const curve = curveOf(view);
-  const box = { ...BOX, w: width - BOX.x - 12 };
+  const box = { ...BOX, w: width - BOX.x - 26 };
   const look = { fill: colours.muted, size: 10 };
   surface.rect(box.x, box.y, box.w, box.h, colours.paper);
   surface.text("Training cost (log scale)", box.x, box.y - 6, { fill: colours.ink, weight: "600", size: 11.5 });
