@@ -131,10 +131,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _target(self) -> str:
         """The path that is asked for. What is behind a question mark is the page's own business."""
-        target = self.path.partition("?")[0]
-        if len(self.path) > MOST_TARGET:
+        asked = self.requestline.split()[1]  # `self.path` has lost slashes at its beginning
+        target = asked.partition("?")[0]
+        if len(asked) > MOST_TARGET:
             raise Refused(HTTPStatus.REQUEST_URI_TOO_LONG, f"an address has at most {MOST_TARGET} characters here.")
-        if not _TARGET.fullmatch(target):
+        if not _TARGET.fullmatch(target) or target.startswith("//"):
             raise Refused(HTTPStatus.BAD_REQUEST, "an address has letters, digits, dots, hyphens and slashes here.")
         return target
 
@@ -158,9 +159,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if code == HTTPStatus.NOT_IMPLEMENTED:  # a method that has no function here
             code = HTTPStatus.METHOD_NOT_ALLOWED
         says = HTTPStatus(code).phrase.lower()
-        self.close_connection = True
-        if self.request_version == "HTTP/0.9":
-            return  # which has no headers to answer with
+        self.request_version = self.protocol_version  # not yet known where the first line is refused
         self._send(code, "text/plain; charset=utf-8", f"{says}.\n".encode(), close=True)
 
     def version_string(self) -> str:
@@ -174,6 +173,7 @@ class Server(http.server.ThreadingHTTPServer):
     """Listens from its construction on; `serve_forever` answers."""
 
     daemon_threads = True
+    request_queue_size = MOST_THREADS
     allow_reuse_address = True
 
     def __init__(self, content: Content, port: int = 0) -> None:
