@@ -107,6 +107,7 @@ export class Page {
       if (missing) this.notice(`There is no machine "${asked.slice(0, 60)}" here; ${entry.title} is shown.`);
       this.ask();
     } catch (error) {
+      if (this.room.shown) this.state = { ...this.state, machine: this.room.shown.entry.id };
       this.fail(error);
     }
   }
@@ -115,6 +116,7 @@ export class Page {
   async addFiles(files) {
     try {
       const entry = await this.room.addFiles(files);
+      this.state = { ...this.state, machine: null }; // it may have the name of the one that is shown
       this.chooseMachine(entry.id);
     } catch (error) {
       this.fail(error);

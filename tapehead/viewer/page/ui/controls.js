@@ -116,6 +116,9 @@ function wireTransport(page) {
   on("forward", "click", to((t) => t + 1));
   on("last", "click", to((_, last) => last));
   on("play", "click", () => page.player.toggle("steps"));
+  on("transport", "mousedown", (event) => {
+    if (event.target instanceof HTMLButtonElement) event.preventDefault(); // a mouse leaves the focus where it is, so that space still plays
+  });
   on("time", "input", (event) => page.update({ t: Number(valueOf(event)) }));
 }
 

@@ -45,6 +45,8 @@ export class Room {
     const found = await added.list();
     if (!found.length) throw new EngineError("The files hold no machine: give a safetensors file with its config or card.");
     this.source = this.source ? joinSources(added, this.source) : added;
+    this.loads.clear(); // a file may have the name of one that was loaded before
+    this.loaded.clear();
     this.entries = await this.source.list();
     return this.entries.find(({ id, title }) => id === found[0].id && title === found[0].title) ?? found[0];
   }
