@@ -109,7 +109,7 @@ class TapeRoom:
         return self.page.evaluate("decodeURIComponent(location.hash)")
 
     def box(self, name: str) -> dict[str, float]:
-        self.page.locator(f"#{name}").scroll_into_view_if_needed()
+        self.page.locator(f"#{name}").evaluate("(one) => one.scrollIntoView({block: 'center'})")  # not under the bar on top
         return self.page.locator(f"#{name}").bounding_box()
 
     def point(self, step: int, channel: int, band: int = 0, channels: tuple[int, ...] = (9, 8, 8)) -> tuple[float, float]:

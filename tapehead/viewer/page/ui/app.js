@@ -32,6 +32,7 @@ export class Page {
     this.scene = null;
     /** @type {Record<string, any>} */
     this.layouts = {};
+    this.loading = false;
     this.fresh = false; // opened without a state: the cursor starts where there is something to see
     this.frame = 0;
     this.timer = 0;
@@ -95,18 +96,23 @@ export class Page {
   /** Load the machine of the state, and show it. */
   async load() {
     const asked = this.state.machine;
+    this.loading = true;
     try {
       const entry = this.room.find(asked) ?? (asked === null ? null : this.room.find(null));
       if (!entry) throw new Error("There is no machine here: drop a safetensors file with its config or card onto the page.");
       const missing = asked !== null && this.room.find(asked) === null;
-      await this.room.show(entry);
+      const shown = await this.room.prepare(entry);
       if (this.state.machine !== asked) return; // another one was chosen while this one was loading
+      this.loading = false;
+      this.room.shown = shown;
       this.state = { ...this.state, machine: entry.id };
       show(byId("loading"), false);
       show(byId("room"), true);
       if (missing) this.notice(`There is no machine "${asked.slice(0, 60)}" here; ${entry.title} is shown.`);
       this.ask();
     } catch (error) {
+      if (this.state.machine !== asked) return;
+      this.loading = false;
       if (this.room.shown) this.state = { ...this.state, machine: this.room.shown.entry.id };
       this.fail(error);
     }
@@ -136,7 +142,7 @@ export class Page {
   render() {
     renderSetup(this);
     const { shown } = this.room;
-    if (!shown) return;
+    if (!shown || this.loading) return; // the state belongs to the machine that comes
     const machine = this.room.machine(this.state.snapshot, () => this.ask());
     if (!machine) {
       if (!shown.snapshots.some(({ key }) => key === this.state.snapshot)) this.update({ snapshot: null });

@@ -70,14 +70,14 @@ export class Room {
     return known.find(({ id }) => id === name) ?? known.find(({ id, title }) => title === name || id.endsWith(`/${name}`)) ?? null;
   }
 
-  /** Show a machine. @param {MachineEntry} entry */
-  async show(entry) {
+  /** A machine with its task and snapshots, to be shown. @param {MachineEntry} entry */
+  async prepare(entry) {
     const source = /** @type {Source} */ (this.source);
     const trained = await this.once(`machine ${entry.id}`, () => source.load(entry.id));
     if (!trained.task) throw new EngineError(`${entry.title} was trained on a task that this page does not have, so it has no input to show.`);
     const task = makeTask(trained.task);
     const snapshots = entry.snapshots ? await this.once(`snapshots ${entry.id}`, () => source.snapshots(entry.id)) : [];
-    this.shown = { entry, trained, task, snapshots };
+    return { entry, trained, task, snapshots };
   }
 
   /** The machine of a snapshot, or the trained one; null while it loads. @param {string | null} key @param {() => void} ready @returns {NTMMachine | null} */
