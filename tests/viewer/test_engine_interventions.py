@@ -25,6 +25,7 @@ EXAMPLES = [
     ({"type": "mute", "from": 0, "to": 4, "head": READ}, "mute.r0.0-4"),
     ({"type": "set", "at": 5, "slot": 3, "column": None, "value": 0}, "set.5.3.*.0"),
     ({"type": "set", "at": 5, "slot": 3, "column": 7, "value": -2.5}, "set.5.3.7.-2_5"),
+    ({"type": "move", "at": 14, "head": WRITE, "by": -1}, "move.w0.14.-1"),
     ({"type": "scramble", "at": 9, "from": 0, "to": 15, "seed": 7}, "scramble.9.0-15.7"),
 ]
 
@@ -110,6 +111,46 @@ def test_edited_memory_is_what_the_step_finds(engine):
     assert wrong > 5
 
 
+def test_a_moved_head_comes_from_elsewhere(engine):
+    """The answers after the move are those of the neighbour, one step later; round the end of the tape, too."""
+    found = engine(
+        LOADED
+        + """
+        const move = (by) => runWith([{type: "move", at: 10, head: {kind: "read", index: 0}, by}]);
+        const [free, moved, round] = [runWith([]), move(1), move(-128 * 3 + 1)];
+        const before = [...api.row(moved.read.previous, 10)], was = [...api.row(free.read.weightings, 9)];
+        return {rolled: before.every((value, i) => value === was[(i + 127) % 128]),
+                kept: [...api.row(moved.read.weightings, 9)].join() === was.join(),
+                same: [...round.logits.data].join() === [...moved.logits.data].join(),
+                wrong: api.score(task, sequence, moved.logits).wrong};"""
+    )
+    assert found.pop("wrong") > 3
+    assert found == {"rolled": True, "kept": True, "same": True}
+
+
+def test_a_run_goes_on_from_an_earlier_one(engine):
+    """The same numbers as a run from the start, for another input, another intervention, and a longer sequence."""
+    found = engine(
+        LOADED
+        + """
+        const equal = (a, b) => ["logits", "memory", "memoryBefore", "reads", "hidden", "written"].every((name) =>
+            a[name].data.every((value, i) => value === b[name].data[i])) && ["read", "write"].every((kind) =>
+            Object.keys(a[kind]).every((name) => a[kind][name].data.every((value, i) => value === b[kind][name].data[i])));
+        const inputs = api.tensor(sequence.inputs.shape, sequence.inputs.data.slice());
+        inputs.data[5 * 9 + 2] = 1 - inputs.data[5 * 9 + 2];
+        const trace = runWith([]), cases = [
+          [inputs, [], 5], [sequence.inputs, given, 7], [sequence.inputs, [], 17], [sequence.inputs, [], 0],
+          [api.tensor([30, 9], Float64Array.from({length: 270}, (_, i) => sequence.inputs.data[i] ?? 0)), [], 17]];
+        return cases.map(([x, interventions, step]) => equal(
+          api.run(machine, x, {interventions, since: {trace, step}}), api.run(machine, x, {interventions})));""",
+        [
+            {"type": "set", "at": 7, "slot": 2, "column": None, "value": 1},
+            {"type": "move", "at": 9, "head": READ, "by": 2},
+        ],
+    )
+    assert found == [True] * 5
+
+
 REFUSED = [
     {"type": "melt"},
     {"type": "pin", "from": 3, "to": None, "head": WRITE, "what": "gate", "value": 2},
@@ -121,6 +162,8 @@ REFUSED = [
     {"type": "pin", "from": 0, "to": None, "head": WRITE, "what": "shift", "value": 2},
     {"type": "pin", "from": 0, "to": None, "head": WRITE, "what": "sharpening", "value": 0.5},
     {"type": "pin", "from": 0, "to": None, "head": WRITE, "what": "gate", "value": "1"},
+    {"type": "move", "at": 0, "head": WRITE, "by": 0.5},
+    {"type": "move", "at": 0, "head": None, "by": 1},
     {"type": "set", "at": 0.5, "slot": 0, "column": None, "value": 1},
     {"type": "set", "at": 0, "slot": 0, "column": 20, "value": 1},
     {"type": "set", "at": 0, "slot": 0, "column": 0, "value": None},

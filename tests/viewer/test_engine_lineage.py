@@ -5,6 +5,7 @@ import pytest
 from conftest import unpacked
 from test_engine_parity import ASSEMBLE, plain_parameters, random_machine
 
+LEFT_OUT = 12 * 1e-6  # slots of these machines times the weight that the map leaves out
 RUN = (
     ASSEMBLE
     + """
@@ -63,9 +64,11 @@ def test_lineage_is_the_formula(engine, seed):
     found, parts, options = run_parts(engine, seed)
     shares, rest = direct(parts, options["order"])
     steps = len(rest)
-    assert np.allclose(unpacked(found["map"]).reshape(steps, steps), shares.mean(axis=-1).sum(axis=(2, 3)), atol=1e-8)
-    assert np.allclose(unpacked(found["first"]).reshape(steps, steps), shares[:, :, 0, 0].mean(axis=-1), atol=1e-8)
-    assert np.allclose(unpacked(found["rest"]), rest.mean(axis=-1).sum(axis=1), atol=1e-8)
+    assert np.allclose(
+        unpacked(found["map"]).reshape(steps, steps), shares.mean(axis=-1).sum(axis=(2, 3)), atol=LEFT_OUT
+    )
+    assert np.allclose(unpacked(found["first"]).reshape(steps, steps), shares[:, :, 0, 0].mean(axis=-1), atol=LEFT_OUT)
+    assert np.allclose(unpacked(found["rest"]), rest.mean(axis=-1).sum(axis=1), atol=LEFT_OUT)
     assert not unpacked(found["edited"]).any()
     initial = unpacked(found["initial"]).reshape(parts["before"].shape[1:])
     if options["initial_memory"] in ("constant", "learned"):  # one row for all slots: the read follows from the shares

@@ -91,7 +91,8 @@
  *   the memory as step `at` finds it; column null: the whole slot
  * @typedef {{type: "scramble", at: number, from: number, to: number, seed: number}} Scramble
  *   permute the rows of slots from..to (both included) before step `at`, by a fixed permutation of that seed
- * @typedef {PinNumber | PinShift | Mute | SetCells | Scramble} Intervention   from..to are steps, both included; to null: until the end
+ * @typedef {{type: "move", at: number, head: Head, by: number}} Move   before step `at`, the weighting that the head comes from is moved by so many slots
+ * @typedef {PinNumber | PinShift | Mute | Move | SetCells | Scramble} Intervention   from..to are steps, both included; to null: until the end
  *
  * --- tasks ------------------------------------------------------------------------------------------------------------
  *
@@ -204,7 +205,8 @@
  *                   tensor(shape: number[], data?: Float64Array): Tensor
  * initial.js        initialState(machine: NTMMachine, slots?: number): State
  * machine.js        step(machine: NTMMachine, state: State, input: Float64Array): {state: State, logits: Float64Array}
- *                   run(machine: NTMMachine, inputs: Tensor, options?: {slots?: number, state?: State, interventions?: Intervention[]}): NTMTrace
+ *                   run(machine: NTMMachine, inputs: Tensor, options?: {slots?: number, state?: State, interventions?: Intervention[],
+ *                     since?: {trace: NTMTrace, step: number}}): NTMTrace       since: take the steps before `step` from an earlier run
  *                   stateAfter(trace: NTMTrace, t: number): State               t = -1: the initial state
  * lstm.js           runLSTM(machine: LSTMMachine, inputs: Tensor): LSTMTrace
  * run.js            runMachine(machine: Machine, inputs: Tensor, options?): Trace   whichever model

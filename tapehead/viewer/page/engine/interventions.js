@@ -5,6 +5,7 @@
  *     pin.w0.gate.12-.1       write head 0: gate held at 1 from step 12 on
  *     mute.r1.3-9             read head 1 reads zeros in steps 3 to 9
  *     set.20.5.*.0            before step 20, slot 5 becomes zero (a number for *: that column alone)
+ *     move.w0.14.-1           before step 14, the weighting of write head 0 is moved back by one slot
  *     scramble.20.0-15.7      before step 20, the rows of slots 0 to 15 are permuted, by the permutation of seed 7
  */
 import { EngineError, shown } from "./errors.js";
@@ -35,21 +36,30 @@ function checkNumber(value, least, most, what) {
   }
 }
 
+/** @param {any} head @param {import("./api.js").NTMConfig | undefined} config */
+function checkHead(head, config) {
+  if (head?.kind !== "read" && head?.kind !== "write") throw new EngineError("an intervention names no read or write head.");
+  const heads = config ? config[head.kind === "read" ? "read_heads" : "write_heads"] : 64;
+  checkWhole(head.index, 0, heads - 1, `the ${head.kind} head`);
+}
+
 /** @param {any} one @param {NTMMachine | null} machine */
 function checkOne(one, machine) {
   const config = machine?.config;
   if (one.type === "pin" || one.type === "mute") {
     checkWhole(one.from, 0, MOST_STEPS, "the first step");
     if (one.to !== null) checkWhole(one.to, one.from, MOST_STEPS, "the last step");
-    if (one.head?.kind !== "read" && one.head?.kind !== "write") throw new EngineError("an intervention names no read or write head.");
-    const heads = config ? config[one.head.kind === "read" ? "read_heads" : "write_heads"] : 64;
-    checkWhole(one.head.index, 0, heads - 1, `the ${one.head.kind} head`);
+    checkHead(one.head, config);
     if (one.type === "mute") return;
     if (!Object.hasOwn(PINNABLE, one.what)) {
       throw new EngineError(`an intervention holds ${shown(one.what)}, but only ${Object.keys(PINNABLE).join(", ")} can be held.`);
     }
     const [least, most] = one.what === "shift" && config ? [-config.shift_range, config.shift_range] : PINNABLE[one.what];
     checkNumber(one.value, least, most, `the ${one.what}`);
+  } else if (one.type === "move") {
+    checkWhole(one.at, 0, MOST_STEPS, "the step");
+    checkHead(one.head, config);
+    checkWhole(one.by, -4095, 4095, "the number of slots");
   } else if (one.type === "set" || one.type === "scramble") {
     checkWhole(one.at, 0, MOST_STEPS, "the step");
     if (one.type === "scramble") {
@@ -62,7 +72,7 @@ function checkOne(one, machine) {
     if (one.column !== null) checkWhole(one.column, 0, (config?.memory_width ?? 4096) - 1, "the column");
     checkNumber(one.value, -MOST_VALUE, MOST_VALUE, "the value");
   } else {
-    throw new EngineError(`${shown(one.type)} is no kind of intervention: there are pin, mute, set and scramble.`);
+    throw new EngineError(`${shown(one.type)} is no kind of intervention: there are pin, mute, move, set and scramble.`);
   }
 }
 
@@ -81,6 +91,7 @@ export function checkInterventions(machine, list) {
  * @typedef {object} Actions
  * @property {(kind: "read" | "write", index: number) => Object<string, number>} pinned   values by name
  * @property {(kind: "read" | "write", index: number) => boolean} muted
+ * @property {(kind: "read" | "write", index: number) => number} moved   slots by which the weighting of the step before is moved
  * @property {(memory: Float64Array, width: number) => boolean} editMemory   in place; whether there was anything to do
  */
 
@@ -104,9 +115,12 @@ export function actionsAt(list, t) {
       return values;
     },
     muted: (kind, index) => now.some((one) => one.type === "mute" && isHead(one.head, kind, index)),
+    moved(kind, index) {
+      return now.reduce((sum, one) => sum + (one.type === "move" && isHead(one.head, kind, index) ? one.by : 0), 0);
+    },
     editMemory(memory, width) {
       for (const one of now) editMemory(one, memory, width);
-      return now.some((one) => "at" in one);
+      return now.some((one) => one.type === "set" || one.type === "scramble");
     },
   };
 }
@@ -140,7 +154,7 @@ function editMemory(one, memory, width) {
 export function editedCells(list, t, slots, width) {
   const edited = new Uint8Array(slots * width);
   for (const one of list) {
-    if (!("at" in one) || one.at !== t) continue;
+    if ((one.type !== "set" && one.type !== "scramble") || one.at !== t) continue;
     if (one.type === "scramble") {
       edited.fill(1, one.from * width, Math.min(one.to + 1, slots) * width);
     } else if (one.slot < slots) {
@@ -175,6 +189,7 @@ function encodeOne(one) {
   if (one.type === "set") return `set.${one.at}.${one.slot}.${one.column ?? "*"}.${numberText(one.value)}`;
   if (one.type === "scramble") return `scramble.${one.at}.${one.from}-${one.to}.${one.seed}`;
   const head = `${one.head.kind[0]}${one.head.index}`;
+  if (one.type === "move") return `move.${head}.${one.at}.${one.by}`;
   const steps = `${one.from}-${one.to ?? ""}`;
   return one.type === "mute" ? `mute.${head}.${steps}` : `pin.${head}.${one.what}.${steps}.${numberText(one.value)}`;
 }
@@ -187,6 +202,7 @@ function numberText(value) {
 const FORMS = [
   /^(pin)\.([rw])(\d{1,2})\.([a-z]+)\.(\d+)-(\d*)\.(-?[\d_]+(?:e[+-]?\d+)?)$/,
   /^(mute)\.([rw])(\d{1,2})\.(\d+)-(\d*)$/,
+  /^(move)\.([rw])(\d{1,2})\.(\d+)\.(-?\d+)$/,
   /^(set)\.(\d+)\.(\d+)\.(\d+|\*)\.(-?[\d_]+(?:e[+-]?\d+)?)$/,
   /^(scramble)\.(\d+)\.(\d+)-(\d+)\.(\d+)$/,
 ];
@@ -217,6 +233,7 @@ function decodeOne(text) {
   }
   const head = /** @type {Head} */ ({ kind: parts[0] === "r" ? "read" : "write", index: Number(parts[1]) });
   const rest = parts.slice(2);
+  if (type === "move") return { type, head, at: Number(rest[0]), by: Number(rest[1]) };
   if (type === "mute") return { type, head, from: Number(rest[0]), to: rest[1] === "" ? null : Number(rest[1]) };
   const [what, from, to, value] = rest;
   return /** @type {any} */ ({
@@ -234,6 +251,7 @@ export function describeIntervention(one) {
   }
   if (one.type === "scramble") return `slots ${one.from} to ${one.to} scrambled before step ${one.at}`;
   const head = `${one.head.kind} head ${one.head.index + 1}`;
+  if (one.type === "move") return `${head}: moved by ${one.by} ${Math.abs(one.by) === 1 ? "slot" : "slots"} before step ${one.at}`;
   const steps = one.to === null ? `from step ${one.from} on` : `in steps ${one.from} to ${one.to}`;
   return one.type === "mute" ? `${head}: muted ${steps}` : `${head}: ${one.what} held at ${one.value} ${steps}`;
 }

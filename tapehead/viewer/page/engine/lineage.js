@@ -18,12 +18,35 @@ import { row, tensor } from "./tensors.js";
 /** @typedef {import("./api.js").NTMTrace} NTMTrace */
 /** @typedef {import("./api.js").Origin} Origin */
 
-const UNREAD = 1e-9; // a slot that is read with less weight than this is left out of the map
-const UNWRITTEN = 1e-15; // and a write with less weight than this leaves no share
+const UNREAD = 1e-6; // a slot that is read with less weight than this is left out of the map
+const UNWRITTEN = 1e-9; // and so is a write with less weight than this
 
-/** Where the shares of one read vector go.
+/**
+ * What happened to the slots: for each of them the steps, latest first, before which it was edited or in which it was written.
+ * @typedef {{steps: number[][], edits: Map<number, Uint8Array>}} History   edits: the cells that were set or moved before a step
+ */
+
+/** @param {NTMMachine} machine @param {NTMTrace} trace @param {number} least  weight of a write @returns {History} */
+function historyOf(machine, trace, least) {
+  const { slots, written } = trace;
+  const heads = written.shape[1];
+  const edits = editsByStep(trace, machine.config.memory_width);
+  /** @type {number[][]} */
+  const steps = Array.from({ length: slots }, () => []);
+  for (let u = trace.steps - 1; u >= 0; u--) {
+    for (let i = 0; i < slots; i++) {
+      let most = edits.has(u) ? 1 : 0;
+      for (let h = 0; h < heads; h++) most = Math.max(most, written.data[(u * heads + h) * slots + i]);
+      if (most > least) steps[i].push(u);
+    }
+  }
+  return { steps, edits };
+}
+
+/**
+ * Where the shares of one read vector go.
  * @typedef {object} Account
- * @property {(u: number, head: number, slot: number, weight: number, survive: Float64Array) => void} write
+ * @property {(u: number, head: number, weight: number, survive: Float64Array) => void} write
  *   a write with `weight` (of the read times that of the write) of which survive [M] is left
  * @property {(u: number, slot: number, weight: number, lost: Float64Array) => void} edit   lost [M]: what an intervention before step u replaced
  * @property {(slot: number, weight: number, survive: Float64Array) => void} rest
@@ -33,32 +56,32 @@ const UNWRITTEN = 1e-15; // and a write with less weight than this leaves no sha
  * Walk back in time from a read of one slot.
  * @param {NTMMachine} machine
  * @param {NTMTrace} trace
+ * @param {History} history
  * @param {number} t
  * @param {number} slot
  * @param {number} weight   w_r(t, slot)
- * @param {Map<number, Uint8Array>} edits   cells that were set or moved before a step, by step
  * @param {Account} account
  */
-function walkBack(machine, trace, t, slot, weight, edits, account) {
+function walkBack(machine, trace, history, t, slot, weight, account) {
   const { memory_width: width, write_heads: heads, order } = machine.config;
-  const { slots } = trace;
   const survive = new Float64Array(width).fill(1);
-  for (let u = t; u >= 0; u--) {
+  for (const u of history.steps[slot]) {
+    if (u > t) continue;
     if (u < t || order === "write_then_read") {
       for (let h = 0; h < heads; h++) {
-        const w = trace.written.data[(u * heads + h) * slots + slot];
-        if (w > UNWRITTEN) account.write(u, h, slot, weight * w, survive);
+        const w = trace.written.data[(u * heads + h) * trace.slots + slot];
+        if (w > 0) account.write(u, h, weight * w, survive);
       }
-      if (eraseBack(trace, u, slot, survive)) return;
+      eraseBack(trace, u, slot, survive);
     }
-    const edited = edits.get(u);
+    const edited = history.edits.get(u);
     if (edited) takeEdited(edited, u, slot, weight, survive, account);
   }
   account.rest(slot, weight, survive);
 }
 
 /**
- * Undo the erasing of step u; whether nothing from before it is left.
+ * Undo the erasing of step u.
  * @param {NTMTrace} trace
  * @param {number} u
  * @param {number} slot
@@ -67,15 +90,11 @@ function walkBack(machine, trace, t, slot, weight, edits, account) {
 function eraseBack(trace, u, slot, survive) {
   const heads = trace.written.shape[1];
   const width = survive.length;
-  let touched = false;
   for (let h = 0; h < heads; h++) {
     const at = u * heads + h;
     const w = trace.written.data[at * trace.slots + slot];
-    if (w <= UNWRITTEN) continue;
-    touched = true;
     for (let j = 0; j < width; j++) survive[j] *= 1 - w * trace.erase.data[at * width + j];
   }
-  return touched && survive.every((left) => left === 0);
 }
 
 /**
@@ -101,7 +120,9 @@ function editsByStep(trace, width) {
   /** @type {Map<number, Uint8Array>} */
   const edits = new Map();
   for (const one of trace.interventions) {
-    if ("at" in one && !edits.has(one.at)) edits.set(one.at, editedCells(trace.interventions, one.at, trace.slots, width));
+    if ((one.type === "set" || one.type === "scramble") && !edits.has(one.at)) {
+      edits.set(one.at, editedCells(trace.interventions, one.at, trace.slots, width));
+    }
   }
   return edits;
 }
@@ -123,14 +144,14 @@ function mean(values) {
  */
 export function lineage(machine, trace, readHead = null, writeHead = null) {
   const { steps, slots } = trace;
-  const { read_heads: heads, memory_width: width } = machine.config;
+  const { read_heads: heads } = machine.config;
   const found = { map: tensor([steps, steps]), rest: new Float64Array(steps), edited: new Float64Array(steps) };
-  const edits = editsByStep(trace, width);
+  const history = historyOf(machine, trace, UNWRITTEN);
   for (let t = 0; t < steps; t++) {
     const of = row(found.map, t);
     /** @type {Account} */
     const account = {
-      write(u, head, _slot, weight, survive) {
+      write(u, head, weight, survive) {
         if (writeHead === null || writeHead === head) of[u] += weight * mean(survive);
       },
       edit: (_u, _slot, weight, lost) => (found.edited[t] += weight * mean(lost)),
@@ -141,7 +162,7 @@ export function lineage(machine, trace, readHead = null, writeHead = null) {
       for (let h = 0; h < heads; h++) {
         if (readHead === null || readHead === h) weight += trace.read.weightings.data[(t * heads + h) * slots + i];
       }
-      if (weight > UNREAD) walkBack(machine, trace, t, i, weight, edits, account);
+      if (weight > UNREAD) walkBack(machine, trace, history, t, i, weight, account);
     }
   }
   return found;
@@ -173,13 +194,13 @@ export function origins(machine, trace, t, readHead) {
   };
   /** @type {Account} */
   const account = {
-    write: (u, h, _slot, weight, left) => put(origin(u, h), weight, left, trace.add.data, (u * writing + h) * width),
+    write: (u, h, weight, left) => put(origin(u, h), weight, left, trace.add.data, (u * writing + h) * width),
     edit: (u, slot, weight, lost) => put(origin(-2, -1), weight, lost, row(trace.memoryBefore, u), slot * width),
     rest: (slot, weight, left) => put(origin(-1, -1), weight, left, trace.initial.memory, slot * width),
   };
-  const edits = editsByStep(trace, width);
+  const history = historyOf(machine, trace, 0);
   for (let i = 0; i < trace.slots; i++) {
-    walkBack(machine, trace, t, i, trace.read.weightings.data[(t * reading + readHead) * trace.slots + i], edits, account);
+    walkBack(machine, trace, history, t, i, trace.read.weightings.data[(t * reading + readHead) * trace.slots + i], account);
   }
   return [...found.values()].sort((a, b) => b.share - a.share);
 }

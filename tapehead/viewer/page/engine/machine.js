@@ -22,10 +22,11 @@ import { linear, row, sigmoid, softmax, softplus, tensor } from "./tensors.js";
 /** @typedef {import("./interventions.js").Actions} Actions */
 
 /**
- * A sequence from its first step to its last.
+ * A sequence from its first step to its last. since: an earlier run of this machine on a tape of the same length, whose inputs and interventions are
+ * the same before that step, so that only the rest is computed.
  * @param {NTMMachine} machine
  * @param {Tensor} inputs  [T, I]
- * @param {{slots?: number, state?: State, interventions?: Intervention[]}} [options]
+ * @param {{slots?: number, state?: State, interventions?: Intervention[], since?: {trace: NTMTrace, step: number}}} [options]
  * @returns {NTMTrace}
  */
 export function run(machine, inputs, options = {}) {
@@ -33,8 +34,9 @@ export function run(machine, inputs, options = {}) {
   checkInterventions(machine, interventions);
   const initial = options.state ?? initialState(machine, options.slots);
   const trace = emptyTrace(machine.config, inputs, initial, interventions);
-  let rows = equations.rowNorms(initial.memory, machine.config.memory_width);
-  for (let t = 0; t < trace.steps; t++) rows = advance(machine, trace, t, rows, actionsAt(interventions, t));
+  const start = options.since ? takeOver(trace, options.since.trace, options.since.step) : 0;
+  let rows = equations.rowNorms(stateAfter(trace, start - 1).memory, machine.config.memory_width);
+  for (let t = start; t < trace.steps; t++) rows = advance(machine, trace, t, rows, actionsAt(interventions, t));
   trace.final = stateAfter(trace, trace.steps - 1);
   return trace;
 }
@@ -82,19 +84,22 @@ function emptyTrace(config, inputs, initial, interventions) {
   const slots = initial.memory.length / m;
   const layers = config.controller === "lstm" ? config.controller_layers : 0;
   const [reading, writing] = [config.read_heads, config.write_heads];
+  const edited = interventions.some(({ type }) => type === "set" || type === "scramble");
+  const moved = interventions.some(({ type }) => type === "move");
+  const [memoryBefore, memory] = beforeAndAfter([steps, slots, m], edited);
   return {
     model: "ntm",
     steps,
     slots,
     inputs,
-    read: emptyHeads(config, steps, reading, slots),
-    write: emptyHeads(config, steps, writing, slots),
+    read: emptyHeads(config, steps, reading, slots, moved),
+    write: emptyHeads(config, steps, writing, slots, moved),
     erase: tensor([steps, writing, m]),
     add: tensor([steps, writing, m]),
     writeGates: tensor([steps, writing]),
     written: tensor([steps, writing, slots]),
-    memoryBefore: tensor([steps, slots, m]),
-    memory: tensor([steps, slots, m]),
+    memoryBefore,
+    memory,
     reads: tensor([steps, reading, m]),
     hidden: tensor([steps, config.controller_size]),
     hiddens: tensor([steps, layers, config.controller_size]),
@@ -107,27 +112,63 @@ function emptyTrace(config, inputs, initial, interventions) {
 }
 
 /**
+ * A tensor before and after every step. Nothing comes between two steps, unless they are apart: then both are views of one piece.
+ * @param {number[]} shape  steps first
+ * @param {boolean} apart
+ * @returns {[Tensor, Tensor]}
+ */
+function beforeAndAfter(shape, apart) {
+  if (apart) return [tensor(shape), tensor(shape)];
+  const whole = tensor([shape[0] + 1, ...shape.slice(1)]).data;
+  const step = whole.length / (shape[0] + 1);
+  return [tensor(shape, whole.subarray(0, whole.length - step)), tensor(shape, whole.subarray(step))];
+}
+
+/**
  * @param {NTMConfig} config
  * @param {number} steps
  * @param {number} heads
  * @param {number} slots
+ * @param {boolean} moved
  * @returns {HeadTrace}
  */
-function emptyHeads(config, steps, heads, slots) {
+function emptyHeads(config, steps, heads, slots, moved) {
   const overSlots = () => tensor([steps, heads, slots]);
+  const [previous, weightings] = beforeAndAfter([steps, heads, slots], moved);
   return {
     keys: tensor([steps, heads, config.memory_width]),
     strengths: tensor([steps, heads]),
     gates: tensor([steps, heads]),
     shifts: tensor([steps, heads, 2 * config.shift_range + 1]),
     sharpenings: tensor([steps, heads]),
-    previous: overSlots(),
+    previous,
     similarity: overSlots(),
     content: overSlots(),
     interpolated: overSlots(),
     shifted: overSlots(),
-    weightings: overSlots(),
+    weightings,
   };
+}
+
+/**
+ * Take the steps before `step` over from an earlier run; the step to go on from, 0 if that was on another tape.
+ * @param {NTMTrace} trace
+ * @param {NTMTrace} earlier
+ * @param {number} step
+ */
+function takeOver(trace, earlier, step) {
+  const start = Math.min(step, earlier.steps, trace.steps);
+  if (earlier.slots !== trace.slots || earlier.logits.shape[1] !== trace.logits.shape[1] || start <= 0) return 0;
+  /** @param {any} to @param {any} from */
+  const copy = (to, from) => {
+    for (const [name, part] of Object.entries(to)) {
+      if (part === trace.inputs || !part) continue;
+      if (part.data instanceof Float64Array) part.data.set(from[name].data.subarray(0, (part.data.length / trace.steps) * start));
+      else if (name === "read" || name === "write") copy(part, from[name]);
+    }
+  };
+  copy(trace, earlier);
+  return start;
 }
 
 /**
@@ -181,7 +222,7 @@ function useMemory(config, trace, t, vector, state, rowsBefore, actions) {
   const before = row(trace.memoryBefore, t);
   const after = row(trace.memory, t);
 
-  row(trace.write.previous, t).set(state.writeWeightings);
+  setPrevious(trace.write, t, state.writeWeightings, (h) => actions.moved("write", h));
   for (let h = 0; h < config.write_heads; h++) {
     const raw = split(parts.write, vector, ofWriting + h * writeSize);
     setAddressing(config, trace.write, t, h, raw, actions.pinned("write", h));
@@ -192,7 +233,7 @@ function useMemory(config, trace, t, vector, state, rowsBefore, actions) {
 
   const rowsAfter = equations.rowNorms(after, config.memory_width);
   const [found, rowsFound] = config.order === "write_then_read" ? [after, rowsAfter] : [before, rowsBefore];
-  row(trace.read.previous, t).set(state.readWeightings);
+  setPrevious(trace.read, t, state.readWeightings, (h) => actions.moved("read", h));
   for (let h = 0; h < config.read_heads; h++) {
     const raw = split(parts.read, vector, h * readSize);
     setAddressing(config, trace.read, t, h, raw, actions.pinned("read", h));
@@ -200,6 +241,23 @@ function useMemory(config, trace, t, vector, state, rowsBefore, actions) {
     if (!actions.muted("read", h)) equations.read(found, headRow(trace.read.weightings, t, h), headRow(trace.reads, t, h));
   }
   return rowsAfter;
+}
+
+/**
+ * The weightings that the heads come from, each moved by so many slots.
+ * @param {HeadTrace} heads
+ * @param {number} t
+ * @param {Float64Array} weightings  [H, N]
+ * @param {(h: number) => number} movedBy
+ */
+function setPrevious(heads, t, weightings, movedBy) {
+  row(heads.previous, t).set(weightings);
+  for (let h = 0; h < heads.previous.shape[1]; h++) {
+    const by = movedBy(h);
+    const one = headRow(heads.previous, t, h);
+    const slots = one.length;
+    if (by) one.set(one.map((_, i) => weightings[h * slots + ((((i - by) % slots) + slots) % slots)]));
+  }
 }
 
 /**

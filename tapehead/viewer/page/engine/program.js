@@ -48,7 +48,8 @@ function distance(from, to, slots) {
  */
 export function program(machine, trace) {
   const { write_heads: writing, read_heads: reading, shift_range: range } = machine.config;
-  const largest = trace.memory.data.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  let largest = 0;
+  for (const value of trace.memory.data) if (Math.abs(value) > largest) largest = Math.abs(value);
   /** @type {ProgramLine[]} */
   const lines = [];
   for (const [kind, count] of /** @type {["write" | "read", number][]} */ ([["write", writing], ["read", reading]])) {

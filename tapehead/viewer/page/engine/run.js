@@ -11,9 +11,11 @@ import { run } from "./machine.js";
  * A sequence through a machine of any model. An LSTM has no tape and no heads: options do nothing to it.
  * @param {Machine} machine
  * @param {Tensor} inputs  [T, I]
- * @param {{slots?: number, interventions?: Intervention[]}} [options]
+ * @param {{slots?: number, interventions?: Intervention[], since?: {trace: Trace, step: number}}} [options]  of `run`
  * @returns {Trace}
  */
 export function runMachine(machine, inputs, options = {}) {
-  return machine.model === "ntm" ? run(machine, inputs, options) : runLSTM(machine, inputs);
+  if (machine.model === "lstm") return runLSTM(machine, inputs);
+  const { since, ...rest } = options;
+  return run(machine, inputs, { ...rest, since: since?.trace.model === "ntm" ? { trace: since.trace, step: since.step } : undefined });
 }
