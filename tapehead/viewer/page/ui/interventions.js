@@ -61,6 +61,7 @@ function showFields() {
 /** A kind was chosen: its fields, with a first value that does something. */
 export function kindChosen() {
   input("edit-value").value = String(chosenKind().first ?? 0);
+  input("edit-to").value = "";
   showFields();
 }
 

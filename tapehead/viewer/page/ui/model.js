@@ -59,10 +59,30 @@ const contentOf = last((/** @type {Task} */ task, /** @type {string | null} */ t
   return task.draw({ seed, name: "viewer", step: 0, row: 0 }, JSON.parse(sizes));
 });
 const sequenceOf = last((/** @type {Task} */ task, /** @type {Content} */ content) => task.encode(content));
-const baseOf = last((/** @type {NTMMachine} */ machine, /** @type {Sequence} */ sequence, /** @type {number} */ slots) =>
-  run(machine, sequence.inputs, { slots }));
-const editedOf = last((/** @type {NTMMachine} */ machine, /** @type {Sequence} */ sequence, /** @type {number} */ slots, /** @type {State["edits"]} */ edits) =>
-  run(machine, sequence.inputs, { slots, interventions: edits }));
+/** @type {{machine: NTMMachine, trace: NTMTrace} | null} */
+let untouched = null;
+
+/** The untouched run. Steps before the first changed input are those of the run before. */
+const baseOf = last((/** @type {NTMMachine} */ machine, /** @type {Sequence} */ sequence, /** @type {number} */ slots) => {
+  const before = untouched && untouched.machine === machine && untouched.trace.slots === slots && untouched.trace.steps === sequence.steps ? untouched.trace : null;
+  const since = before ? { trace: before, step: firstChange(before.inputs, sequence.inputs) } : undefined;
+  const trace = run(machine, sequence.inputs, { slots, since });
+  untouched = { machine, trace };
+  return trace;
+});
+
+/** The run with interventions: the untouched one, up to the first of them. */
+const editedOf = last((/** @type {NTMMachine} */ machine, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ base, /** @type {State["edits"]} */ edits) => {
+  const first = Math.min(...edits.map((edit) => ("at" in edit ? edit.at : edit.from)));
+  return run(machine, sequence.inputs, { slots: base.slots, interventions: edits, since: { trace: base, step: Math.min(first, base.steps) } });
+});
+
+/** The first step whose inputs differ. @param {import("../engine/api.js").Tensor} before @param {import("../engine/api.js").Tensor} now */
+function firstChange(before, now) {
+  const at = now.data.findIndex((value, i) => value !== before.data[i]);
+  return at < 0 ? now.shape[0] : Math.floor(at / now.shape[1]);
+}
+
 const baseScoreOf = last((/** @type {Task} */ task, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ trace) => score(task, sequence, trace.logits));
 const scoreOf = last((/** @type {Task} */ task, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ trace) => score(task, sequence, trace.logits));
 const arcOf = last((/** @type {NTMTrace} */ base, /** @type {NTMTrace} */ trace, /** @type {string} */ span) =>
@@ -83,7 +103,7 @@ export function derive(state, machine, task) {
   const slots = state.slots ?? machine.config.memory_slots;
   const base = baseOf(machine, sequence, slots);
   const edited = state.edits.length > 0;
-  const trace = edited ? editedOf(machine, sequence, slots, state.edits) : base;
+  const trace = edited ? editedOf(machine, sequence, base, state.edits) : base;
   const baseScore = baseScoreOf(task, sequence, base);
   const arc = arcOf(base, trace, state.span);
   const answer = sequence.mask.indexOf(1);

@@ -11,6 +11,7 @@ import { palette } from "./palette.js";
 import { colourOf, marksLegend, outline, titleLine, yName } from "./plots.js";
 
 const MOST_ROWS = 40;
+const STRIDE = 4; // the scale is found in every fourth step: what is written stays for longer
 const CHANGED = 0.02; // of the largest value: smaller changes are not marked
 const SEEN = 0.1; // a head with less weight on its strongest slot has no marker
 const LEFT = 40;
@@ -45,7 +46,7 @@ export function layoutTape(view, state, width) {
   return { top: 40, cells: { x, y: 40, w, h }, rows, first, width, bars, height: 40 + h + 58 };
 }
 
-/** The largest size of a value in a run's memory, at least 1: one scale for all steps. @type {WeakMap<object, number>} */
+/** The largest size of a value in a run's memory: one scale for all steps. @type {WeakMap<object, number>} */
 const scales = new WeakMap();
 
 /** @param {View["trace"]} trace */
@@ -53,9 +54,13 @@ export function memoryScale(trace) {
   let scale = scales.get(trace);
   if (scale === undefined) {
     scale = 1e-3;
-    for (const value of trace.memory.data) {
-      const size = value < 0 ? -value : value;
-      if (size > scale) scale = size;
+    const { data } = trace.memory;
+    const row = trace.memory.shape[1] * trace.memory.shape[2];
+    for (let t = trace.steps - 1; t >= 0; t -= STRIDE) {
+      for (let i = t * row; i < (t + 1) * row; i++) {
+        const size = data[i] < 0 ? -data[i] : data[i];
+        if (size > scale) scale = size;
+      }
     }
     scales.set(trace, scale);
   }
