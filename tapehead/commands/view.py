@@ -49,16 +49,14 @@ def _export(options: "cli.View", out: Path) -> int:
 def _serve(options: "cli.View") -> int:
     from tapehead.viewer.server import Content, Server
 
+    if not 0 <= options.port < 2**16:
+        raise ValueError(f"--port is {options.port}, but it must be from 0, for any that is free, to 65535.")
     chosen = _chosen(options)  # refuses what is not there, before anything listens
-    zoo = catalogue.zoo_machines()
+    zoo, here = catalogue.zoo_machines(), Path.cwd()
 
     def find() -> tuple[list[Machine], str | None]:
-        if options.what is None:
-            machines = zoo + catalogue.runs_below(Path.cwd())
-        else:
-            ids = {machine.id for machine in chosen}
-            machines = chosen + [machine for machine in zoo if machine.id not in ids]
-        return machines, chosen[0].id if chosen else None
+        machines = {machine.id: machine for machine in [*chosen, *zoo, *catalogue.runs_below(here)]}
+        return list(machines.values()), chosen[0].id if chosen else None
 
     with Server(Content(find), options.port) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

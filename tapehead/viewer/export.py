@@ -13,11 +13,13 @@ from typing import Any
 from tapehead import files
 from tapehead.viewer import assets
 from tapehead.viewer.bundle import bundle
-from tapehead.viewer.catalogue import Machine
+from tapehead.viewer.catalogue import Machine, Weights
 from tapehead.viewer.index import index, to_json
 from tapehead.viewer.packed import ENCODINGS, pack
 
 MOST_BYTES = 1_000_000
+KEY_BYTES = 200
+"""More than what a snapshot takes besides its weights."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +34,10 @@ class Exported:
 
 def export(machines: Sequence[Machine], out: Path) -> Exported:
     """Write the page with these machines, of which it shows the first one first."""
-    page = _page()
+    files.expect_file(out)
+    page, weights = _page(), {machine.id: machine.weights() for machine in machines}
     for encoding in ENCODINGS:
-        packed = {machine.id: _packed(machine, encoding) for machine in machines}
+        packed = {machine.id: _packed(machine, weights[machine.id], encoding) for machine in machines}
         size = len(_assemble(page, machines, packed))
         if size <= MOST_BYTES:
             break
@@ -52,9 +55,9 @@ def export(machines: Sequence[Machine], out: Path) -> Exported:
     return Exported(len(data), encoding, taken)
 
 
-def _packed(machine: Machine, encoding: str) -> dict[str, Any]:
+def _packed(machine: Machine, weights: Weights, encoding: str) -> dict[str, Any]:
     entry = machine.entry() | {"snapshots": []}
-    return {"entry": entry, "about": machine.about(), "weights": pack(machine.weights(), encoding), "snapshots": {}}
+    return {"entry": entry, "about": machine.about(), "weights": pack(weights, encoding), "snapshots": {}}
 
 
 def _add_snapshots(machine: Machine, packed: dict[str, Any], room: int) -> int:
@@ -62,11 +65,11 @@ def _add_snapshots(machine: Machine, packed: dict[str, Any], room: int) -> int:
     there = machine.snapshots()
     if not there or room <= 0:
         return 0
-    sizes = {key: len(to_json(pack(machine.snapshot(key), "float16"))) + 200 for key, _ in there}
-    count = min(len(there), room // max(sizes.values()))
+    whole = {key: pack(machine.snapshot(key), "float16") for key, _ in there}
+    count = min(len(there), room // max(len(to_json(one)) + KEY_BYTES for one in whole.values()))
     chosen = [there[round(i * (len(there) - 1) / max(1, count - 1))] for i in range(count)]
     for key, episodes in chosen:
-        packed["snapshots"][key] = pack(machine.snapshot(key), "float16")
+        packed["snapshots"][key] = whole[key]
         packed["entry"]["snapshots"].append({"key": key, "episodes": episodes})
     return count
 

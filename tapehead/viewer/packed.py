@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 ENCODINGS = ("float32", "float24", "float16")
-"""From exact to coarse. float24 is float32 with 15 bits of fraction, wrong by 2^-16 of a number at most; float16 has 10,
-2^-11."""
+"""From exact to coarse. float24 is float32 with 15 bits of fraction, wrong by at most 2^-16 of a number; float16 has 10
+bits: 2^-11."""
 
 
 def pack(weights: Mapping[str, Tensor], encoding: str) -> dict[str, Any]:
