@@ -111,7 +111,12 @@ def main() -> None:
     for name, values in found.items():
         print(f"{name:28}", "  ".join(f"{key} {value:7.1f}" for key, value in values.items()))
     if options.out:
-        about = {"machine": MACHINE, "length": LENGTH, "date": str(datetime.date.today()), "processor": platform.processor()}
+        about = {
+            "machine": MACHINE,
+            "length": LENGTH,
+            "date": str(datetime.date.today()),
+            "processor": platform.processor(),
+        }
         options.out.write_text(json.dumps({**about, "results": found}, indent=1) + "\n")
 
 

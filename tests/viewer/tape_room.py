@@ -109,10 +109,14 @@ class TapeRoom:
         return self.page.evaluate("decodeURIComponent(location.hash)")
 
     def box(self, name: str) -> dict[str, float]:
-        self.page.locator(f"#{name}").evaluate("(one) => one.scrollIntoView({block: 'center'})")  # not under the bar on top
+        self.page.locator(f"#{name}").evaluate(
+            "(one) => one.scrollIntoView({block: 'center'})"
+        )  # not under the bar on top
         return self.page.locator(f"#{name}").bounding_box()
 
-    def point(self, step: int, channel: int, band: int = 0, channels: tuple[int, ...] = (9, 8, 8)) -> tuple[float, float]:
+    def point(
+        self, step: int, channel: int, band: int = 0, channels: tuple[int, ...] = (9, 8, 8)
+    ) -> tuple[float, float]:
         """Where a cell of input (band 0), target or output is on the screen."""
         box = self.box("score")
         top = INPUT_TOP + sum(CHANNEL * count + GAP for count in channels[:band])

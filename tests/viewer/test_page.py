@@ -206,9 +206,7 @@ def test_pointing_reads_values(room):
     room.page.mouse.move(*room.point(3, 4))
     assert room.settle().text("readout") == f"Step 3: input bit 4 is {sequence(12).inputs[3, 0, 4]:.2f}."
     room.page.mouse.move(*room.point(15, 2, band=2))
-    assert re.fullmatch(
-        r"Step 15: output bit 2 is one with probability \S+; right\.", room.settle().text("readout")
-    )
+    assert re.fullmatch(r"Step 15: output bit 2 is one with probability \S+; right\.", room.settle().text("readout"))
     box = room.box("tape")
     room.page.mouse.move(box["x"] + box["width"] - 30, box["y"] + 100)
     assert re.match(r"Slot \d+, column \d+: .* after step 5; .* erased, .* added\.", room.settle().text("tape-note"))

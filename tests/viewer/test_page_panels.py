@@ -83,7 +83,9 @@ def test_the_microscope_looks_at_either_head_and_any_slot(room):
 def test_a_click_on_an_output_shows_its_lineage(room):
     room.open("t=0").click_cell(16, 3, band=2)
     assert room.page.get_attribute("#tab-lineage", "aria-selected") == "true"
-    assert room.text("lineage-text") == "Of the vector that the read head reads at step 16, 100 % was written at step 3."
+    assert (
+        room.text("lineage-text") == "Of the vector that the read head reads at step 16, 100 % was written at step 3."
+    )
     assert room.step == 16
 
 
@@ -121,7 +123,10 @@ def test_a_muted_head_breaks_the_answer_and_removing_it_mends_it(room):
     assert room.wrong > 20
     assert room.text("past") == "1 intervention in force"
     count = room.text("edit-count")
-    assert re.fullmatch(r"Untouched run: 0 wrong answers of 96 \(0\.0 bits\)\. With the interventions: \d+ wrong answers of 96 \([\d.]+ bits\)\.", count)
+    assert re.fullmatch(
+        r"Untouched run: 0 wrong answers of 96 \(0\.0 bits\)\. With the interventions: \d+ wrong answers of 96 \([\d.]+ bits\)\.",
+        count,
+    )
     assert "edits=mute.w0.0-" in room.hash()
     room.page.click("#edits button")
     assert room.settle().wrong == 0
@@ -133,7 +138,11 @@ def test_a_muted_head_breaks_the_answer_and_removing_it_mends_it(room):
         ("gate", {"head": "write 0", "value": 1, "from_": 2, "to": 9}, "write head 1: gate held at 1 in steps 2 to 9"),
         ("strength", {"head": "read 0", "value": 0, "from_": 13}, "read head 1: strength held at 0 from step 13 on"),
         ("shift", {"head": "read 0", "value": 0, "from_": 13}, "read head 1: shift held at 0 from step 13 on"),
-        ("sharpening", {"head": "write 0", "value": 1, "from_": 0}, "write head 1: sharpening held at 1 from step 0 on"),
+        (
+            "sharpening",
+            {"head": "write 0", "value": 1, "from_": 0},
+            "write head 1: sharpening held at 1 from step 0 on",
+        ),
         ("move", {"head": "read 0", "value": 2, "from_": 13}, "read head 1: moved by 2 slots before step 13"),
         ("cell", {"slot": 3, "column": 4, "value": 5, "from_": 10}, "slot 3, column 4"),
         ("slot", {"slot": 3, "value": 0, "from_": 10}, "slot 3"),
@@ -254,7 +263,9 @@ def test_the_race_is_run_on_the_same_input(chromium):
                 r"Length 8, inside the training range\. NTM: 0 wrong answers of 64 \(0\.0 bits\)\. small-lstm: \d+ wrong answers of 64",
                 room.text("race-text"),
             )
-            room.set("race-size", 30).until(lambda: "Length 30, past the training range (1 to 20)." in room.text("race-text"))
+            room.set("race-size", 30).until(
+                lambda: "Length 30, past the training range (1 to 20)." in room.text("race-text")
+            )
             assert room.steps == 61
             assert [option.strip() for option in room.page.locator("#rival option").all_inner_texts()] == ["small-lstm"]
             assert room.page.locator("#machine option").count() == 1  # an LSTM has no tape to watch

@@ -50,7 +50,10 @@ export class Page {
     wireKeys(this);
     window.addEventListener("hashchange", () => this.follow());
     window.addEventListener("resize", () => this.ask());
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.update({}));
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.applyTheme();
+      this.ask();
+    });
     try {
       await this.room.open();
     } catch (error) {
