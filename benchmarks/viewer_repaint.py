@@ -2,10 +2,11 @@
 
     python benchmarks/viewer_repaint.py [--edits 40] [--out benchmarks/results/DATE-viewer-repaint.json]
 
-An edit is a painted input bit (the whole machine runs again), a step of the cursor, or an intervention; each once for every
-view below the score. A time is from the event to the end of the frame that shows it, so the wait for that frame, up to 17 ms,
-is in it. `cpu` is the processor time of the page's main thread meanwhile: what the edit costs where nothing else runs, on a
-machine that is shared too. `first_paint_ms` is from the navigation to the first contentful paint, `ready_ms` to the first drawn score.
+An edit is a painted input bit (the machine runs again from there), a step of the cursor, or an intervention; each once
+for every view below the score. A time is from the event to the end of the frame that shows it, so the wait for that
+frame, up to 17 ms, is in it. `cpu` is the processor time of the page's main thread meanwhile, which depends less on
+what else runs on the machine. `first_paint_ms` is from the navigation to the first contentful paint, `ready_ms` to the
+first drawn score.
 """
 
 import argparse

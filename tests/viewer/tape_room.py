@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,11 @@ LEFT, RIGHT = 50, 8  # beside the score's plots
 INPUT_TOP, CHANNEL, GAP = 30, 10, 21  # the first band's top, the height of a channel, between two bands
 READY = "#room[data-drawn]"
 _unique = itertools.count()
+
+
+def plain(text: str) -> str:
+    """Without the typographic signs of the page: minus, dash, times."""
+    return text.translate({0x2212: "-", 0x2013: "-", 0xD7: "x"})
 
 
 class TapeRoom:
@@ -48,7 +52,7 @@ class TapeRoom:
         return self.settle()
 
     def text(self, name: str) -> str:
-        return self.page.inner_text(f"#{name}")
+        return plain(self.page.inner_text(f"#{name}"))
 
     def label(self, name: str) -> str:
         return self.page.get_attribute(f"#{name}", "aria-label") or ""
@@ -72,7 +76,10 @@ class TapeRoom:
 
     def set(self, name: str, value: float | str) -> "TapeRoom":
         """A slider or a field, as a person leaves it."""
-        give = "(field, value) => { field.value = value; for (const type of ['input', 'change']) field.dispatchEvent(new Event(type, {bubbles: true})); }"
+        give = """(field, value) => {
+            field.value = value;
+            for (const type of ['input', 'change']) field.dispatchEvent(new Event(type, {bubbles: true}));
+        }"""
         self.page.locator(f"#{name}").evaluate(give, str(value))
         return self.settle()
 
@@ -151,10 +158,13 @@ class TapeRoom:
 
     def overflow(self) -> list[str]:
         """Elements that stick out of the page to the right."""
-        found = """() => [...document.querySelectorAll('body *')].filter((one) => one.checkVisibility()
-            && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !one.closest('.code, .skip'))
-            .map((one) => one.id || one.tagName)"""
-        return json.loads(json.dumps(self.page.evaluate(found)))
+        found = """() => {
+            const width = document.documentElement.clientWidth + 1;
+            const out = (one) => one.checkVisibility() && one.getBoundingClientRect().right > width;
+            return [...document.querySelectorAll('body *')].filter((one) => out(one) && !one.closest('.code, .skip'))
+                .map((one) => one.id || one.tagName);
+        }"""
+        return list(self.page.evaluate(found))
 
 
 @contextlib.contextmanager

@@ -17,10 +17,10 @@ class Rival(catalogue.Machine):
     """An LSTM with random weights that copies nothing."""
 
     id, title, group = "small-lstm", "small-lstm", "run"
-    model = {"name": "lstm", "hidden_size": 6, "num_layers": 2}
     detail = "lstm; random"
 
     def __init__(self):
+        self.model = {"name": "lstm", "hidden_size": 6, "num_layers": 2}
         self.task = dict(catalogue.ZooMachine("copy-ntm-lstm").task)
 
     def weights(self):
@@ -50,12 +50,12 @@ def python_trace():
 
 
 def numbers(text):
-    return [float(found.replace("−", "-")) for found in re.findall(r"−?[\d.]+(?:e−\d+)?", text)]
+    return [float(found) for found in re.findall(r"-?[\d.]+(?:e-\d+)?", text)]
 
 
 def test_the_equations_hold_the_numbers_of_python(room, python_trace):
     room.open("t=6&panel=microscope")
-    eqs = room.page.locator("#equations .filled").all_inner_texts()
+    eqs = [tape_room.plain(text) for text in room.page.locator("#equations .filled").all_inner_texts()]
     slot = python_trace.write.weightings[6, 0, 0].argmax().item()
     assert room.value("slot") == str(slot)
     heads = python_trace.write
@@ -63,7 +63,7 @@ def test_the_equations_hold_the_numbers_of_python(room, python_trace):
     wanted = [gate, content, 1 - gate, previous, heads.interpolated[6, 0, 0, slot]]
     assert numbers(eqs[2].partition("w_prev(7) =")[2]) == pytest.approx([float(x) for x in wanted], abs=6e-4)
     assert numbers(eqs[4])[-1] == pytest.approx(heads.weightings[6, 0, 0, slot].item(), abs=6e-4)
-    assert eqs[4].startswith(f"w({slot}) = w̃({slot})^γ / Σ_j w̃(j)^γ = ")
+    assert eqs[4].startswith(f"w({slot}) = ")
 
 
 def test_the_microscope_looks_at_either_head_and_any_slot(room):
@@ -122,11 +122,9 @@ def test_a_muted_head_breaks_the_answer_and_removing_it_mends_it(room):
     assert room.text("edits").startswith("write head 1: muted from step 0 on")
     assert room.wrong > 20
     assert room.text("past") == "1 intervention in force"
-    count = room.text("edit-count")
-    assert re.fullmatch(
-        r"Untouched run: 0 wrong answers of 96 \(0\.0 bits\)\. With the interventions: \d+ wrong answers of 96 \([\d.]+ bits\)\.",
-        count,
-    )
+    before, after = room.text("edit-count").split(" With the interventions: ")
+    assert before == "Untouched run: 0 wrong answers of 96 (0.0 bits)."
+    assert after.startswith(f"{room.wrong} wrong answers of 96 (")
     assert "edits=mute.w0.0-" in room.hash()
     room.page.click("#edits button")
     assert room.settle().wrong == 0
@@ -191,11 +189,11 @@ def test_keys_mute_and_undo(room):
 
 def test_the_program_is_lit_at_the_cursor(room):
     room.open("t=5&panel=program")
-    assert "steps 0–12: WRITE +1 x13" in room.text("program-write")
+    assert "steps 0-12: WRITE +1 x13" in room.text("program-write")
     lit = "#panel-program [aria-current]"
-    assert [line.strip() for line in room.page.locator(lit).all_inner_texts()] == [
-        "steps 0–12: WRITE +1 x13",
-        "steps 0–12: READ 0 x13",
+    assert [tape_room.plain(line).strip() for line in room.page.locator(lit).all_inner_texts()] == [
+        "steps 0-12: WRITE +1 x13",
+        "steps 0-12: READ 0 x13",
         "write the input vector to the slot of the write head",
     ]
     room.set("time", 20)
@@ -259,10 +257,9 @@ def test_the_race_is_run_on_the_same_input(chromium):
         with tape_room.opened(chromium, server.url) as room:
             room.open("panel=race&size.length=8")
             room.until(lambda: "small-lstm:" in room.text("race-text"))
-            assert re.match(
-                r"Length 8, inside the training range\. NTM: 0 wrong answers of 64 \(0\.0 bits\)\. small-lstm: \d+ wrong answers of 64",
-                room.text("race-text"),
-            )
+            said = room.text("race-text").split(". ", 2)
+            assert said[:2] == ["Length 8, inside the training range", "NTM: 0 wrong answers of 64 (0.0 bits)"]
+            assert re.match(r"small-lstm: \d+ wrong answers of 64", said[2])
             room.set("race-size", 30).until(
                 lambda: "Length 30, past the training range (1 to 20)." in room.text("race-text")
             )
