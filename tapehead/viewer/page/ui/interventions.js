@@ -87,8 +87,11 @@ export function fromForm(view) {
   });
 }
 
-/** @param {Element} list @param {View} view @param {State} state @param {(index: number) => void} remove */
-export function fillEdits(list, view, state, remove) {
+/** The list is made again only when it changes, so that the focus stays. @param {HTMLElement} list @param {State} state @param {(index: number) => void} remove */
+export function fillEdits(list, state, remove) {
+  const key = JSON.stringify(state.edits);
+  if (list.dataset.key === key) return;
+  list.dataset.key = key;
   if (!state.edits.length) {
     fill(list, el("li", { class: "note", text: "No intervention yet: choose a change, a head and a step, and apply it. A click on a cell of the tape chooses that cell." }));
     return;

@@ -26,7 +26,7 @@ export function titleLine(surface, box, title, legend = {}) {
   const ramp = (/** @type {string} */ word) => (legend.ramp ? RAMP + surface.measure(word + (legend.high ?? "1"), TICK) + 12 : 0);
   const taken = (/** @type {string} */ word) => ramp(word) + marks.reduce((sum, mark) => sum + markWidth(surface, mark), 0);
   const width = (/** @type {string} */ text) => surface.measure(text, 11.5) * 1.1 + 8;
-  const brief = title.split(/[:,(]/)[0].trim();
+  const brief = title.split(/: |, (?![^(]*\))| \(/)[0];
   const shortLow = low.split(" ").at(-1) ?? low;
   const [text, word] = [[title, low], [brief, low], [brief, shortLow]].find(([text, word]) => width(text) + taken(word) <= box.w) ?? [brief, shortLow];
   surface.text(text, box.x, y, { fill: colours.ink, weight: "600", size: 11.5 });

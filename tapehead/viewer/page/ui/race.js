@@ -78,7 +78,7 @@ export function drawRaceChart(surface, measured, size, now, width) {
   surface.rect(box.x, box.y, box.w, box.h, colours.paper);
   surface.rect(xOf(0), box.y, xOf(size.training[1]) - xOf(0), box.h, colours.answer);
   surface.text("training sizes", xOf(0) + 4, box.y + 12, { fill: colours.muted, size: 10 });
-  titleLine(surface, box, width < 420 ? "Wrong" : "Share of wrong answers", { marks: [{ text: "NTM", colour: colours.write }, { text: "LSTM", colour: colours.read, dash: [5, 3] }] });
+  titleLine(surface, box, "Wrong answers, share by size", { marks: [{ text: "NTM", colour: colours.write }, { text: "LSTM", colour: colours.read, dash: [5, 3] }] });
   const line = (/** @type {"ntm" | "lstm"} */ key) => measured.flatMap((point) => [xOf(point.size), yOf(point[key])]);
   surface.line(line("ntm"), { stroke: colours.write, width: 2.25 });
   surface.line(line("lstm"), { stroke: colours.read, width: 2.25, dash: [5, 3] });

@@ -191,7 +191,7 @@ function renderPanels(page, scene) {
     },
     interventions: () => {
       refreshForm(view);
-      fillEdits(byId("edits"), view, state, (i) => page.update({ edits: page.state.edits.filter((_, place) => place !== i) }));
+      fillEdits(byId("edits"), state, (i) => page.update({ edits: page.state.edits.filter((_, place) => place !== i) }));
       say(byId("edit-count"), editCount(view));
     },
     program: () => fillProgram(view, state),

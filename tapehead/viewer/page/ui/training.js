@@ -45,7 +45,8 @@ export function drawCurve(surface, view, snapshot, width) {
   if (snapshot) {
     const x = xOf(snapshot.episodes);
     surface.line([x, box.y, x, box.y + box.h], { stroke: colours.wrong, width: 2 });
-    surface.text(`${snapshot.episodes.toLocaleString("en")}`, Math.max(box.x + 24, Math.min(x, box.x + box.w - 24)), box.y - 6 + (x < box.x + 190 ? 20 : 0), { anchor: "middle", fill: colours.wrong, weight: "600", size: 11 });
+    const early = x < box.x + 0.3 * box.w; // the curve is high there, and low later
+    surface.text(`shown: ${snapshot.episodes.toLocaleString("en")}`, x + (early ? 5 : -5), early ? box.y + box.h - 8 : box.y + 14, { anchor: early ? "start" : "end", fill: colours.wrong, weight: "600", size: 11 });
   }
   outline(surface, box);
   for (const episodes of roundSteps(0, last, box.w / 80)) {
