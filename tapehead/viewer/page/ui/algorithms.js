@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The algorithm of each task in a few lines, and which line a step belongs to. Copy follows the paper's section 4.1, in other
  * words; for tasks where the paper gives no pseudo-code, the lines say what was found in the trained machines of the zoo.

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The page: one state, one way to change it (`update`), one way to show it (`render`).
  *

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Buttons, fields and files: each turns into one change of the state.
  *
@@ -10,7 +11,7 @@ import { paint } from "./figure_events.js";
 import { fromForm, kindChosen } from "./interventions.js";
 import { address } from "./model.js";
 import { savePicture } from "./picture.js";
-import { PANELS, THEMES, toHash } from "./state.js";
+import { HEADS, PANELS, THEMES, toHash } from "./state.js";
 
 const valueOf = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value;
 
@@ -139,7 +140,7 @@ function wireTabs(page) {
 
 /** @param {Page} page */
 function wirePanels(page) {
-  for (const kind of /** @type {const} */ (["write", "read"])) on(`kind-${kind}`, "change", () => page.update({ kind, slot: null }));
+  for (const kind of HEADS) on(`kind-${kind}`, "change", () => page.update({ kind, slot: null }));
   on("slot", "change", (event) => setWhole(page, valueOf(event), 0, (slot) => page.update({ slot })));
   on("slot-auto", "click", () => page.update({ slot: null }));
   on("pick", "change", (event) => setWhole(page, valueOf(event), 0, (pick) => page.update({ pick })));

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Small helpers over the DOM. Text always goes in as text, never as markup.
  */

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Pointers on the figures: painting input, moving the cursor, picking an answer, choosing slots and cells, reading values.
  *

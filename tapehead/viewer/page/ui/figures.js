@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The figures of the page: which are seen, how tall they are, how they are drawn. The page and saved pictures both use this list.
  *

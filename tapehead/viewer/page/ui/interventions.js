@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The intervention panel: a form that makes plain data, the list of what is in force, and the answers with and without it.
  *
@@ -8,10 +9,16 @@
 import { describeIntervention } from "../engine/interventions.js";
 import { byId, choices, el, fill, say, show } from "./dom.js";
 import { palette } from "./palette.js";
+import { HEADS } from "./state.js";
 import { badness, outcome } from "./words.js";
 import { endTicks, outline, timeAxis, timeLine, titleLine } from "./plots.js";
 
-/** What can be changed: how the form is labelled, what it needs, and the data that it makes. */
+/**
+ * What can be changed: how the form is labelled, what it needs, and the data that it makes.
+ * @typedef {{from: number, to: number | null, head: import("../engine/api.js").Head, value: number, slot: number, column: number, slots: number}} Given
+ * @typedef {{text: string, head?: boolean, slot?: boolean, column?: boolean, range?: boolean, value?: string, first?: number, make: (given: Given) => Intervention}} Kind
+ * @type {Record<string, Kind>}
+ */
 const KINDS = {
   "mute": { text: "mute a head", head: true, range: true, make: ({ from, to, head }) => ({ type: "mute", from, to, head }) },
   "gate": { text: "pin gate g", head: true, range: true, value: "Gate (0 to 1)", first: 1, make: pin("gate") },
@@ -21,10 +28,10 @@ const KINDS = {
   "move": { text: "move a head", head: true, value: "By slots", first: 1, make: ({ from, head, value }) => ({ type: "move", at: from, head, by: Math.round(value) }) },
   "cell": { text: "set a memory cell", slot: true, column: true, value: "Value", first: 0, make: ({ from, slot, column, value }) => ({ type: "set", at: from, slot, column, value }) },
   "slot": { text: "set a whole slot", slot: true, value: "Value", first: 0, make: ({ from, slot, value }) => ({ type: "set", at: from, slot, column: null, value }) },
-  "scramble": { text: "scramble the slots", value: "Seed", first: 0, make: ({ from, value, arcFrom, arcTo }) => ({ type: "scramble", at: from, from: arcFrom, to: arcTo, seed: Math.max(0, Math.round(value)) }) },
+  "scramble": { text: "scramble the slots", value: "Seed", first: 0, make: ({ from, value, slots }) => ({ type: "scramble", at: from, from: 0, to: slots - 1, seed: Math.max(0, Math.round(value)) }) },
 };
 
-/** @param {"gate" | "strength" | "sharpening" | "shift"} what */
+/** @param {"gate" | "strength" | "sharpening" | "shift"} what @returns {Kind["make"]} */
 function pin(what) {
   return ({ from, to, head, value }) => ({ type: "pin", from, to, head, what, value });
 }
@@ -36,7 +43,7 @@ const chosenKind = () => KINDS[input("edit-kind").value] ?? KINDS.mute;
 export function refreshForm(view) {
   const kind = /** @type {HTMLSelectElement} */ (byId("edit-kind"));
   choices(kind, Object.entries(KINDS).map(([value, { text }]) => ({ value, text })), kind.value || "mute");
-  const heads = ["write", "read"].flatMap((name) =>
+  const heads = HEADS.flatMap((name) =>
     Array.from({ length: view.trace[name].weightings.shape[1] }, (_, i) => ({ value: `${name} ${i}`, text: `${name} head ${i + 1}` })));
   const head = /** @type {HTMLSelectElement} */ (byId("edit-head"));
   choices(head, heads, heads.some(({ value }) => value === head.value) ? head.value : "write 0");
@@ -81,9 +88,9 @@ export function fromForm(view) {
   const from = within(number("edit-from"), steps);
   const to = input("edit-to").value === "" ? null : Math.max(from, within(number("edit-to"), steps));
   return chosenKind().make({
-    from, to, head: { kind, index: Number(index) }, value: number("edit-value"),
+    from, to, head: { kind: kind === "read" ? "read" : "write", index: Number(index) }, value: number("edit-value"),
     slot: within(number("edit-slot"), view.slots - 1), column: within(number("edit-column"), view.trace.memory.shape[2] - 1),
-    arcFrom: 0, arcTo: view.slots - 1,
+    slots: view.slots,
   });
 }
 

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The keyboard. Keys that a form control, a button or a list of tabs uses itself are left to it.
  *

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Lineage: when was written what an answer read? As arcs from one answer, and as a map of all read steps by all write steps.
  *
@@ -51,7 +52,7 @@ export function drawArcs(surface, view, state, width) {
   timeAxis(surface, box, 0, steps, width < 420 ? "time step" : "time step; arcs end at the read step, thickness is the weight");
 }
 
-/** What came from no write: the initial memory, and cells set by hand. */
+/** What came from no write. @param {import("./surface.js").Surface} surface @param {import("./plots.js").Box} box @param {number} rest @param {number} edited */
 function restBar(surface, box, rest, edited) {
   const { muted, ink } = palette();
   const text = `initial memory ${short(rest)}${edited > 0.005 ? `, set by hand ${short(edited)}` : ""}`;

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The addressing microscope: five stages of one head at one step as bars over the slots, and Eqs 5 to 9 with its numbers.
  *
@@ -9,6 +10,8 @@ import { at, rowOf, slotAt, strongest } from "./model.js";
 import { palette } from "./palette.js";
 import { barChart, endTicks, outline, roundSteps, titleLine } from "./plots.js";
 
+/** @typedef {"previous" | "content" | "interpolated" | "shifted" | "weightings"} Stage */
+/** @type {{name: Stage, title: string, about: string}[]} */
 const STAGES = [
   { name: "previous", title: "1. Previous", about: "where it was" },
   { name: "content", title: "2. Content", about: "Eqs 5, 6: like the key" },
@@ -41,7 +44,7 @@ export function drawMicroscope(surface, view, state, width) {
   const { trace, arc } = view;
   const colours = palette();
   const [heads, head, columns] = [trace[state.kind], state[state.kind], columnsFor(width)];
-  const shown = (values) => Array.from({ length: arc.count }, (_, row) => values[slotAt(arc, row)]);
+  const shown = (/** @type {ArrayLike<number>} */ values) => Array.from({ length: arc.count }, (_, row) => values[slotAt(arc, row)]);
   const lit = rowOf(arc, slotShown(view, state));
   const cell = width / columns;
   STAGES.forEach(({ name, title, about }, i) => {
@@ -89,10 +92,10 @@ export function hitMicroscope(view, width, x, y) {
 export function equations(view, state) {
   const { trace, slots } = view;
   const [heads, t, head, i] = [trace[state.kind], state.t, state[state.kind], slotShown(view, state)];
-  const of = (/** @type {string} */ name) => at(heads[name], t, head);
-  const [beta, g, gamma] = ["strengths", "gates", "sharpenings"].map((name) => of(name)[0]);
-  const [previous, similarity, content, interpolated, shifted, weighting, shifts] =
-    ["previous", "similarity", "content", "interpolated", "shifted", "weightings", "shifts"].map(of);
+  const of = (/** @type {keyof import("../engine/api.js").HeadTrace} */ name) => at(heads[name], t, head);
+  const [beta, g, gamma] = [of("strengths")[0], of("gates")[0], of("sharpenings")[0]];
+  const [previous, similarity, content, interpolated] = [of("previous"), of("similarity"), of("content"), of("interpolated")];
+  const [shifted, weighting, shifts] = [of("shifted"), of("weightings"), of("shifts")];
   const n = (/** @type {number} */ x) => short(x, 3);
   const sum = (/** @type {ArrayLike<number>} */ values, /** @type {(x: number) => number} */ f) => Array.from(values).reduce((total, x) => total + f(x), 0);
   const range = (shifts.length - 1) / 2;

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Everything that follows from the state: the sequence, the runs, their scores, lineage and program. Each is computed once
  * and kept until what it depends on changes.

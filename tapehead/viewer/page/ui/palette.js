@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Colours. Each comes from a custom property of the stylesheet, so light and dark have one home.
  *

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Saving what is seen: all figures on the page, one below the other, as one SVG or PNG file.
  *

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Playing: the cursor moves on by a step in a fixed time, or the snapshots of training follow each other.
  */

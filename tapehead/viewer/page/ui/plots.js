@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The parts that figures are made of: heat maps, bars, lines, ticks, legends.
  * A box is {x, y, w, h} in CSS pixels.

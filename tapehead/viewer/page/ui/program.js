@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The program: the motion of the selected heads as run-length code, beside the algorithm of the task.
  *
@@ -7,6 +8,7 @@
 import { algorithmOf } from "./algorithms.js";
 import { byId, el, fill, say } from "./dom.js";
 import { programOf } from "./model.js";
+import { HEADS } from "./state.js";
 
 /** The lines of the selected heads. @param {View} view @param {State} state */
 export function programLines(view, state) {
@@ -16,7 +18,7 @@ export function programLines(view, state) {
 /** @param {View} view @param {State} state */
 export function fillProgram(view, state) {
   const lines = programLines(view, state);
-  for (const kind of /** @type {const} */ (["write", "read"])) {
+  for (const kind of HEADS) {
     say(byId(`program-${kind}-title`), `${kind === "write" ? "Write" : "Read"} head ${state[kind] + 1}`);
     fillLines(byId(`program-${kind}`), lines.filter(({ head }) => head.kind === kind), state.t);
   }

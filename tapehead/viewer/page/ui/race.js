@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The race: the machine against an LSTM on the same input, at sizes inside and past the training range.
  *
@@ -33,12 +34,12 @@ export function drawRace(surface, view, rival, name, t, width) {
   const [from, end] = [first + shown.first, first + shown.end];
   const size = view.task.outputSize;
   let y = 0;
-  const band = (title, data, errors) => {
+  const band = (/** @type {string} */ title, /** @type {Float64Array} */ data, /** @type {Uint8Array | null} */ errors) => {
     y += TITLE;
     const box = { x: LEFT, y, w: plot, h: bandHeight(view) };
     y += box.h + 8;
     drawBand(surface, box, { from, end, size, data, errors });
-    titleLine(surface, box, title, errors ? { marks: [{ text: markWord(view.task), colour: palette().wrong, shape: "frame" }] } : {});
+    titleLine(surface, box, title, errors ? { marks: [{ text: markWord(view.task), colour: palette().wrong, shape: /** @type {const} */ ("frame") }] } : {});
     if (size > 1) yName(surface, box, "channel");
     return box;
   };
@@ -51,6 +52,10 @@ export function drawRace(surface, view, rival, name, t, width) {
   timeAxis(surface, box, from, end, "time step, from the first answer on");
 }
 
+/**
+ * @param {import("./surface.js").Surface} surface @param {import("./plots.js").Box} box
+ * @param {{from: number, end: number, size: number, data: Float64Array, errors: Uint8Array | null}} given
+ */
 function drawBand(surface, box, { from, end, size, data, errors }) {
   const { ramps, wrong } = palette();
   heatMap(surface, box, { columns: end - from, rows: size, ramp: ramps.ink, value: (column, row) => data[(from + column) * size + row] });

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Running the rival. An LSTM of the paper has twenty times the parameters of the machine beside it, so it runs after the
  * repaint, and the page stays quick.

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * Showing the state: figures that are seen are drawn, texts and controls follow. Nothing else changes the page.
  *
@@ -12,7 +13,7 @@ import { fillEquations, slotShown } from "./microscope.js";
 import { sizesOf } from "./model.js";
 import { fillProgram } from "./program.js";
 import { describeRace } from "./race.js";
-import { PANELS } from "./state.js";
+import { HEADS, PANELS } from "./state.js";
 import { CanvasSurface } from "./surface.js";
 import { CHAPTERS } from "./tour.js";
 import { describeTraining } from "./training.js";
@@ -143,7 +144,7 @@ function renderSizes(page, { view, state }) {
 
 /** @param {Scene} scene */
 function renderHeads({ view, state }) {
-  for (const kind of /** @type {const} */ (["write", "read"])) {
+  for (const kind of HEADS) {
     const count = view.trace[kind].weightings.shape[1];
     choices(select(`${kind}-head`), Array.from({ length: count }, (_, i) => ({ value: String(i), text: `${i + 1} of ${count}` })), String(state[kind]));
   }

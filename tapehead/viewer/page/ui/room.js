@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * What is loaded: the source, its machines, the machine that is shown, its snapshots, and the rival of the race.
  *

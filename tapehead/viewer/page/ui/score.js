@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The score: input, target, output, weightings and head parameters over time, under one cursor.
  *
@@ -11,6 +12,7 @@
 import { short } from "./dom.js";
 import { at, meanShift, rowOf, slotAt, stepWindow, strongest } from "./model.js";
 import { palette } from "./palette.js";
+import { HEADS } from "./state.js";
 import { bestOf, marked, markWord, outcome } from "./words.js";
 import { endTicks, heatMap, outline, rowTicks, timeAxis, timeLine, TITLE, titleLine, yName } from "./plots.js";
 
@@ -97,6 +99,7 @@ function channelTicks(channels) {
 
 /** @param {string} name */
 function shorten(name) {
+  /** @type {Record<string, string>} */
   const words = { delimiter: "delim", priority: "prior.", "end of input": "end", "bit before": "bit", "next bit": "next" };
   return words[name] ?? name;
 }
@@ -203,10 +206,15 @@ export function slotTicks(arc, height) {
   return Array.from({ length: arc.count }, (_, row) => ({ row, text: String(slotAt(arc, row)) })).filter(({ row }) => slotAt(arc, row) % every === 0);
 }
 
-/** Where the head of the untouched run was, as a dashed line. */
+/**
+ * Where the head of the untouched run was, as a dashed line.
+ * @param {Surface} surface @param {Layout} layout @param {Band} band @param {import("./model.js").Arc} arc
+ * @param {import("../engine/api.js").Tensor} weightings @param {number} head
+ */
 function drawGhostPath(surface, layout, { box }, arc, weightings, head) {
   const { ghost } = palette();
   const step = box.w / (layout.end - layout.first);
+  /** @type {number[]} */
   let points = [];
   const flush = () => {
     if (points.length) surface.line(points, { stroke: ghost, width: 1.25, dash: [3, 2] });
@@ -228,9 +236,9 @@ function drawStrip(surface, view, state, layout, band) {
   const colours = palette();
   const { trace, base, edited } = view;
   const strip = STRIPS.find(({ name }) => name === band.name) ?? STRIPS[0];
-  const value = (kind, run) => (t) => strip.value(run[kind], t, state[kind]);
+  const value = (/** @type {"write" | "read"} */ kind, /** @type {View["trace"]} */ run) => (/** @type {number} */ t) => strip.value(run[kind], t, state[kind]);
   let [low, high] = [strip.low ?? Infinity, strip.high ?? -Infinity];
-  for (const kind of ["write", "read"]) {
+  for (const kind of HEADS) {
     for (let t = 0; t < trace.steps; t++) {
       const now = value(kind, trace)(t);
       if (now < low) low = now;
@@ -239,7 +247,7 @@ function drawStrip(surface, view, state, layout, band) {
   }
   const span = { first: layout.first, end: layout.end, low, high };
   surface.rect(band.box.x, band.box.y, band.box.w, band.box.h, colours.paper);
-  if (edited) for (const kind of ["write", "read"]) timeLine(surface, band.box, { ...span, value: value(kind, base), look: { stroke: colours.ghost, width: 1 } });
+  if (edited) for (const kind of HEADS) timeLine(surface, band.box, { ...span, value: value(kind, base), look: { stroke: colours.ghost, width: 1 } });
   timeLine(surface, band.box, { ...span, value: value("write", trace), look: { stroke: colours.write, width: 1.75 } });
   timeLine(surface, band.box, { ...span, value: value("read", trace), look: { stroke: colours.read, width: 1.75, dash: [4, 2.5] } });
   outline(surface, band.box);
@@ -304,14 +312,14 @@ export function readScore(view, state, { t, band, row }) {
   }
   const strip = STRIPS.find(({ name }) => name === band);
   if (!strip) return `${step}.`;
-  const [write, read] = ["write", "read"].map((kind) => short(strip.value(trace[kind], t, state[kind])));
+  const [write, read] = HEADS.map((kind) => short(strip.value(trace[kind], t, state[kind])));
   return `${step}: ${strip.title.split(/[:,]/)[0].toLowerCase()} is ${write} for the write head, ${read} for the read head.`;
 }
 
 /** What the score shows, for those who do not see it. @param {View} view @param {State} state */
 export function describeScore(view, state) {
   const { trace, task, score } = view;
-  const [write, read] = ["write", "read"].map((kind) => strongest(at(trace[kind].weightings, state.t, state[kind])));
+  const [write, read] = HEADS.map((kind) => strongest(at(trace[kind].weightings, state.t, state[kind])));
   return `Score of ${trace.steps} time steps of the ${task.title} task: input, target, output, weightings and head parameters over time. ` +
     `Result: ${outcome(task, score)}. At step ${state.t} the write head is at slot ${write}, the read head at slot ${read}.`;
 }

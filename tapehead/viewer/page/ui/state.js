@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The state of the page, and its text in the URL. Everything that decides what is seen is here, so a link shows the same.
  *
@@ -27,6 +28,7 @@
 import { decodeInterventions, encodeInterventions } from "../engine/interventions.js";
 
 export const PANELS = /** @type {Panel[]} */ (["microscope", "lineage", "interventions", "program", "training", "race"]);
+export const HEADS = /** @type {const} */ (["write", "read"]);
 export const THEMES = /** @type {const} */ (["system", "light", "dark"]);
 
 /** @returns {State} */
@@ -47,7 +49,7 @@ const text = (/** @type {string} */ given) => given;
 /** How each field is read; the name in the URL is the field's. @type {Record<string, (text: string) => any>} */
 const READ = {
   machine: text, slots: whole(1), seed: whole(0), content: text, t: whole(0), panel: oneOf(PANELS), write: whole(0), read: whole(0),
-  kind: oneOf(["write", "read"]), slot: whole(0), pick: whole(0), edits: decodeInterventions, span: oneOf(["used", "all"]),
+  kind: oneOf(HEADS), slot: whole(0), pick: whole(0), edits: decodeInterventions, span: oneOf(["used", "all"]),
   snapshot: text, rival: text, theme: oneOf(THEMES), chapter: whole(0), lock: (given) => given === "1",
 };
 

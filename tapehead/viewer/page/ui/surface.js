@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * What figures are drawn on: a canvas, or the text of an SVG file. Both have the same operations, so a saved picture is
  * made by the code that draws the page. Coordinates are CSS pixels.
@@ -48,22 +49,26 @@ export class CanvasSurface {
     this.context.textBaseline = "alphabetic";
   }
 
+  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {string} fill */
   rect(x, y, w, h, fill) {
     this.context.fillStyle = fill;
     this.context.fillRect(x, y, w, h);
   }
 
+  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {LineLook} look */
   frame(x, y, w, h, look) {
     this.look(look);
     this.context.strokeRect(x, y, w, h);
   }
 
+  /** @param {number[]} points x and y in turn @param {LineLook} look */
   line(points, look) {
     this.path(points);
     this.look(look);
     this.context.stroke();
   }
 
+  /** @param {number[]} points x and y in turn @param {string} fill */
   area(points, fill) {
     this.path(points);
     this.context.closePath();
@@ -71,6 +76,7 @@ export class CanvasSurface {
     this.context.fill();
   }
 
+  /** @param {number} x0 @param {number} x1 @param {number} y @param {number} height @param {LineLook} look @param {number} opacity */
   curve(x0, x1, y, height, look, opacity) {
     const { context } = this;
     context.beginPath();
@@ -82,6 +88,7 @@ export class CanvasSurface {
     context.globalAlpha = 1;
   }
 
+  /** @param {number} x @param {number} y @param {number} r @param {string} fill */
   disc(x, y, r, fill) {
     this.context.beginPath();
     this.context.arc(x, y, r, 0, 2 * Math.PI);
@@ -106,10 +113,12 @@ export class CanvasSurface {
     context.restore();
   }
 
+  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {number} columns @param {number} rows @param {Uint32Array} words */
   pixels(x, y, w, h, columns, rows, words) {
     if (columns && rows) this.context.drawImage(bitmap(columns, rows, words), x, y, w, h);
   }
 
+  /** @param {string} text @param {number} [size] */
   measure(text, size = SIZE) {
     this.context.font = `400 ${size}px ${FONT}`;
     return this.context.measureText(text).width;
@@ -142,31 +151,38 @@ export class SvgSurface {
     this.ruler = new CanvasSurface(document.createElement("canvas"), 1, 1, 1, true);
   }
 
+  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {string} fill */
   rect(x, y, w, h, fill) {
     this.parts.push(`<rect x="${r1(x)}" y="${r1(y)}" width="${r1(w)}" height="${r1(h)}" fill="${fill}"/>`);
   }
 
+  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {LineLook} look */
   frame(x, y, w, h, look) {
     this.parts.push(`<rect x="${r1(x)}" y="${r1(y)}" width="${r1(w)}" height="${r1(h)}" ${stroked(look)}/>`);
   }
 
+  /** @param {number[]} points x and y in turn @param {LineLook} look */
   line(points, look) {
     this.parts.push(`<polyline points="${points.map(r1).join(" ")}" ${stroked(look)}/>`);
   }
 
+  /** @param {number[]} points x and y in turn @param {string} fill */
   area(points, fill) {
     this.parts.push(`<polygon points="${points.map(r1).join(" ")}" fill="${fill}"/>`);
   }
 
+  /** @param {number} x0 @param {number} x1 @param {number} y @param {number} height @param {LineLook} look @param {number} opacity */
   curve(x0, x1, y, height, look, opacity) {
     const at = [x0, y, x0, y - height, x1, y - height, x1, y].map(r1);
     this.parts.push(`<path d="M${at[0]} ${at[1]}C${at.slice(2).join(" ")}" opacity="${r1(opacity)}" ${stroked(look)}/>`);
   }
 
+  /** @param {number} x @param {number} y @param {number} r @param {string} fill */
   disc(x, y, r, fill) {
     this.parts.push(`<circle cx="${r1(x)}" cy="${r1(y)}" r="${r1(r)}" fill="${fill}"/>`);
   }
 
+  /** @param {string} text @param {number} x @param {number} y @param {TextLook} [look] */
   text(text, x, y, { size = SIZE, anchor = "start", fill = "#000000", weight = "400", turn = false, mono = false } = {}) {
     const turned = turn ? ` transform="rotate(-90 ${r1(x)} ${r1(y)})"` : "";
     const family = escaped(mono ? MONO : FONT);
@@ -175,6 +191,7 @@ export class SvgSurface {
     );
   }
 
+  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {number} columns @param {number} rows @param {Uint32Array} words */
   pixels(x, y, w, h, columns, rows, words) {
     if (!columns || !rows) return;
     const url = bitmap(columns, rows, words).toDataURL("image/png");
@@ -183,6 +200,7 @@ export class SvgSurface {
     );
   }
 
+  /** @param {string} text @param {number} [size] */
   measure(text, size = SIZE) {
     return this.ruler.measure(text, size);
   }

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The tape at the cursor: memory cells, the heads with their spread, what the step erased and added, and the step before.
  *
@@ -8,6 +9,7 @@
 import { short } from "./dom.js";
 import { at, rowOf, slotAt, strongest } from "./model.js";
 import { palette } from "./palette.js";
+import { HEADS } from "./state.js";
 import { colourOf, marksLegend, outline, titleLine, yName } from "./plots.js";
 
 const MOST_ROWS = 40;
@@ -118,7 +120,7 @@ function drawHeads(surface, view, state, { cells, rows, first, bars }) {
   const { trace, arc } = view;
   const colours = palette();
   const h = cells.h / rows;
-  ["write", "read"].forEach((kind, place) => {
+  HEADS.forEach((kind, place) => {
     const x = LEFT + place * (bars + 5);
     const [now, before] = [at(trace[kind].weightings, state.t, state[kind]), at(trace[kind].previous, state.t, state[kind])];
     surface.rect(x, cells.y, bars, cells.h, colours.paper);
@@ -140,7 +142,7 @@ function drawHeads(surface, view, state, { cells, rows, first, bars }) {
   });
 }
 
-/** A triangle for the write head, a disc for the read head. */
+/** A triangle for the write head, a disc for the read head. @param {import("./surface.js").Surface} surface @param {string} kind @param {number} x @param {number} y @param {number} place */
 function marker(surface, kind, x, y, place) {
   const colours = palette();
   if (kind === "write") surface.area([x, y - 5, x + 8, y, x, y + 5], colours.write);
@@ -181,7 +183,7 @@ export function hitTape({ cells, rows, first }, view, x, y) {
 
 /** @param {View} view @param {State} state */
 export function describeTape({ trace, arc }, state) {
-  const parts = ["write", "read"].map((kind) => {
+  const parts = HEADS.map((kind) => {
     const now = at(trace[kind].weightings, state.t, state[kind]);
     const slot = strongest(now);
     return `${kind} head ${state[kind] + 1} at slot ${slot} with weight ${short(now[slot])}`;

@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The tour: eight chapters. Each is a state of the page, so a chapter is a link; its experiments are changes of that state.
  *

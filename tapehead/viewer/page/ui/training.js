@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * The training scrubber: snapshots of the weights from random to solved, and the learning curve of the card.
  *

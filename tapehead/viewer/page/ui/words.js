@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * How a run is judged, in words. Where the next bit is left to chance (N-grams), a wrong guess is no mistake: such a run is
  * judged by its cost above the best possible, and predictions that are far from the best one are marked.
