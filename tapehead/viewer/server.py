@@ -56,6 +56,7 @@ class Content:
 
     def __init__(self, find: Callable[[], tuple[list[Machine], str | None]]) -> None:
         self._find = find
+        self._known: dict[str, Machine] = {}  # of the last list; looking for runs takes a while
         self._lock = threading.Lock()  # loading is not done twice at the same time
         self._files = {f"/{name}": data for name, data in assets.page_files().items()}
         self._files["/"] = self._files[f"/{assets.INDEX}"]
@@ -70,8 +71,7 @@ class Content:
 
     def _machines(self, target: str) -> tuple[str, bytes]:
         if target == "/machines/index.json":
-            machines, first = self._find()
-            return assets.TYPES[".json"], to_json(index(machines, kind="server", first=first))
+            return assets.TYPES[".json"], to_json(self._index())
         if found := _MACHINE.fullmatch(target):
             machine = self._machine(found[1])
             if found[2] == "machine.json":
@@ -83,10 +83,16 @@ class Content:
                 return assets.TYPES[".safetensors"], to_safetensors(machine.snapshot(found[2]))
         raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this address.")
 
+    def _index(self) -> dict[str, Any]:
+        machines, first = self._find()
+        self._known = {machine.id: machine for machine in machines}
+        return index(machines, kind="server", first=first)
+
     def _machine(self, name: str) -> Machine:
-        for machine in self._find()[0]:
-            if machine.id == name:
-                return machine
+        if name not in self._known:
+            self._index()
+        if name in self._known:
+            return self._known[name]
         raise Refused(HTTPStatus.NOT_FOUND, "there is no such machine: it may have been moved or removed.")
 
 

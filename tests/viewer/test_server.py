@@ -198,6 +198,27 @@ class Broken(catalogue.ZooMachine):
         raise ValueError("the checkpoint <b>is</b>\ndamaged: train it again.")
 
 
+class Removed(catalogue.ZooMachine):
+    """A machine whose folder is gone when the list is made."""
+
+    def snapshots(self):
+        raise FileNotFoundError("checkpoints")
+
+
+def test_a_machine_that_has_gone_is_not_listed():
+    machines = [Removed("copy-ntm-lstm"), catalogue.ZooMachine("ngrams-ntm-lstm")]
+    found = json.loads(Content(lambda: (machines, None)).answer("/machines/index.json")[1])
+    assert [entry["id"] for entry in found["machines"]] == ["ngrams-ntm-lstm"]
+
+
+def test_a_machine_is_found_before_the_list_is_asked_for_and_runs_are_not_looked_for_again():
+    asked = []
+    content = Content(lambda: (asked.append(1), ([catalogue.ZooMachine("ngrams-ntm-lstm")], None))[1])
+    for _ in range(3):
+        content.answer("/machines/ngrams-ntm-lstm/machine.json")
+    assert len(asked) == 1
+
+
 def test_a_damaged_machine_is_one_sentence():
     with Server(Content(lambda: ([Broken("copy-ntm-lstm")], None))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
