@@ -276,6 +276,15 @@ def test_pictures_are_saved(room, tmp_path):
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_link_is_copied(room):
+    room.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    room.open("t=15&panel=program").click("copy-link")
+    room.until(lambda: room.text("copy-link") == "Link copied")
+    copied = room.page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith(room.url)
+    assert copied.endswith("#machine=copy-ntm-lstm&t=15&panel=program")
+
+
 def test_themes(room):
     room.open("t=5")
     ground = "getComputedStyle(document.body).backgroundColor"

@@ -67,6 +67,7 @@ async function copyLink(page) {
 /** @param {Page} page */
 function wireSetup(page) {
   on("setup", "submit", (event) => event.preventDefault());
+  on("machine", "focus", () => page.room.refresh().then(() => page.ask(), (error) => page.fail(error)));
   on("machine", "change", (event) => page.chooseMachine(valueOf(event)));
   on("sizes", "input", (event) => resize(page, /** @type {HTMLInputElement} */ (event.target).dataset.size ?? "", Number(valueOf(event))));
   on("slots", "change", (event) => setWhole(page, valueOf(event), 1, (slots) => page.update({ slots, slot: null })));

@@ -44,15 +44,19 @@ function actionOf(page, event) {
     case " ": return () => player.toggle("steps");
     case "l": case "L": return () => page.update({ panel: "lineage", pick: state.t });
     case "t": case "T": return () => page.openChapter(state.chapter ? 0 : 1);
-    default: return state.lock ? null : editing(page, event.key);
+    default: return openPanel(page, event.key) ?? (state.lock ? null : editing(page, event.key));
   }
+}
+
+/** @param {Page} page @param {string} key */
+function openPanel(page, key) {
+  const panel = PANELS[Number(key) - 1];
+  return panel ? () => page.update({ panel }) : null;
 }
 
 /** Keys that change the sequence or the run; the teacher's lock turns them off. @param {Page} page @param {string} key */
 function editing(page, key) {
   const { state } = page;
-  const panel = PANELS[Number(key) - 1];
-  if (panel) return () => page.update({ panel });
   if (key === "m" || key === "M") {
     const head = { kind: /** @type {const} */ ("write"), index: state.write };
     return () => page.update({ panel: "interventions", edits: [...state.edits, { type: "mute", from: state.t, to: null, head }] });

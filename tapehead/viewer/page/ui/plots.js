@@ -107,8 +107,9 @@ export function rowTicks(surface, box, ticks, rows) {
 /** The two ends of a y axis. @param {Surface} surface @param {Box} box @param {number} low @param {number} high */
 export function endTicks(surface, box, low, high) {
   const { muted } = palette();
-  const label = (/** @type {number} */ x) => (Math.abs(x) < 0.05 ? "0" : short(x, Math.abs(x) >= 10 || Number.isInteger(x) ? 0 : 1));
-  surface.text(high < 0.1 ? String(high) : label(high), box.x - 4, box.y + 7, { anchor: "end", fill: muted, size: 9.5 });
+  const digits = high - low < 0.05 ? 3 : high - low < 0.5 ? 2 : 1;
+  const label = (/** @type {number} */ x) => (x === 0 ? "0" : short(x, Number.isInteger(x) || (Math.abs(x) >= 10 && digits === 1) ? 0 : digits));
+  surface.text(label(high), box.x - 4, box.y + 7, { anchor: "end", fill: muted, size: 9.5 });
   surface.text(label(low), box.x - 4, box.y + box.h, { anchor: "end", fill: muted, size: 9.5 });
 }
 

@@ -40,6 +40,11 @@ export class Room {
     this.entries = await this.source.list();
   }
 
+  /** The list again, where it may have changed: a run below the folder of `tapehead view`. */
+  async refresh() {
+    if (this.source?.live) this.entries = await this.source.list();
+  }
+
   /** Add the machines of files. @param {File[]} files @returns {Promise<MachineEntry>} the first of them */
   async addFiles(files) {
     const added = await fileSource(files);
