@@ -96,7 +96,7 @@ def test_the_copy_machine_has_the_papers_program(engine):
         """const source = await api.openSource();
         const machine = await source.load("copy-ntm-lstm"), task = api.makeTask(machine.task);
         const sequence = task.encode(task.draw({seed: 0, name: "viewer", step: 0, row: 0}, {length: 20}));
-        return api.program(machine, api.runMachine(machine, sequence.inputs));"""
+        return api.program(machine, api.run(machine, sequence.inputs));"""
     )
     write = [line for line in lines if line["head"]["kind"] == "write"]
     read = [line for line in lines if line["head"]["kind"] == "read"]

@@ -91,7 +91,7 @@ def test_zoo_machines_equal_pytorch(engine, name):
         const machine = await source.load(given.name);
         const task = api.makeTask(machine.task);
         const sequence = task.encode(task.draw({seed: 7, name: "viewer", step: 5, row: 2}, given.sizes));
-        const trace = api.runMachine(machine, sequence.inputs);
+        const trace = api.run(machine, sequence.inputs);
         const {bits, wrong} = api.score(task, sequence, trace.logits);
         return {inputs: packed(sequence.inputs.data), trace: described(trace), bits, wrong,
           count: machine.parameterCount};
@@ -181,7 +181,7 @@ def test_random_options_cover_every_value():
 
 
 def test_random_machines_equal_pytorch(engine):
-    """On their own tape and on a longer one, whole and as two calls with the state passed on."""
+    """On their own tape and on a longer one; whole, in two calls and step by step, with the state passed on."""
     machines = [random_machine(seed) for seed in range(MACHINES)]
     given = [
         {
@@ -203,7 +203,14 @@ def test_random_machines_equal_pytorch(engine):
           const cut = (from, to) => api.tensor([to - from, columns], inputs.data.slice(from * columns, to * columns));
           const first = api.run(machine, cut(0, half), {slots: one.slots});
           const second = api.run(machine, cut(half, inputs.shape[0]), {state: first.final});
-          return {trace: described(trace), split: packed([...first.logits.data, ...second.logits.data])};
+          const single = [];
+          for (let t = 0, state = api.initialState(machine, one.slots); t < inputs.shape[0]; t++) {
+            const done = api.step(machine, state, api.row(inputs, t));
+            single.push(...done.logits);
+            state = done.state;
+          }
+          const split = [...first.logits.data, ...second.logits.data];
+          return {trace: described(trace), split: packed(split), single: packed(single)};
         });
         """,
         given,
@@ -215,7 +222,8 @@ def test_random_machines_equal_pytorch(engine):
         wide = NTM(model.input_size, model.output_size, backend="reference", dtype=torch.float64, **options)
         wide.load_state_dict(model.state_dict())
         assert_close(own["trace"], expected_trace(wide, x), FLOAT64)
-        assert np.array_equal(unpacked(own["split"]), unpacked(own["trace"]["logits"]))
+        for parts in ("split", "single"):
+            assert np.array_equal(unpacked(own[parts]), unpacked(own["trace"]["logits"]))
         assert_close(longer["trace"], expected_trace(wide.with_memory(options["memory_slots"] + 6), x), FLOAT64)
 
 
@@ -236,7 +244,7 @@ def test_lstms_equal_pytorch(engine):
     found = engine(
         ASSEMBLE
         + """return given.map((one) => {
-          const {logits, hidden} = api.runMachine(machineOf(one), inputsOf(one));
+          const {logits, hidden} = api.runLSTM(machineOf(one), inputsOf(one));
           return {logits: packed(logits.data), hidden: packed(hidden.data)};
         });""",
         given,

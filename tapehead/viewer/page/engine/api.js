@@ -209,7 +209,6 @@
  *                     since?: {trace: NTMTrace, step: number}}): NTMTrace       since: take the steps before `step` from an earlier run
  *                   stateAfter(trace: NTMTrace, t: number): State               t = -1: the initial state
  * lstm.js           runLSTM(machine: LSTMMachine, inputs: Tensor): LSTMTrace
- * run.js            runMachine(machine: Machine, inputs: Tensor, options?): Trace   whichever model
  * interventions.js  PINNABLE: {gate: [0, 1], strength: ..., ...}                least and most of what can be held; a shift is at most the shift range
  *                   checkInterventions(machine: NTMMachine, list: Intervention[]): void   throws EngineError
  *                   encodeInterventions(list: Intervention[]): string           for the URL: "pin.w0.gate.12-.1~mute.r0.3-9~set.20.5.*.0"
@@ -237,7 +236,6 @@ export { lineage, origins } from "./lineage.js";
 export { runLSTM } from "./lstm.js";
 export { run, stateAfter, step } from "./machine.js";
 export { focus, program } from "./program.js";
-export { runMachine } from "./run.js";
 export { score } from "./scores.js";
 export { fileSource, joinSources, openSource } from "./sources.js";
 export { contentFromText, contentToText, makeTask, TASK_NAMES } from "./tasks/index.js";
