@@ -1,36 +1,13 @@
 """The viewer's server with the zoo, and its engine inside a page of Chromium."""
 
-import base64
 import threading
 
-import numpy as np
 import pytest
 from browser import checked_page
+from engine_page import PRELUDE
 
 from tapehead.viewer import catalogue
 from tapehead.viewer.server import Content, Server
-
-PRELUDE = """
-const sentence = (work) => {
-  try {
-    work();
-    return "taken";
-  } catch (error) {
-    return error instanceof api.EngineError ? error.message : `bug: ${error}`;
-  }
-};
-const packed = (data) => {
-  const bytes = new Uint8Array(Float64Array.from(data).buffer);
-  let text = "";
-  for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
-  return btoa(text);
-};
-"""
-
-
-def unpacked(text: str) -> np.ndarray:
-    """What `packed` gave back of a page's numbers."""
-    return np.frombuffer(base64.b64decode(text), dtype="<f8")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import unpacked
+from engine_page import unpacked
 
 LOADED = """
 const source = await api.openSource();

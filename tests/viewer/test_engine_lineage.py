@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import unpacked
+from engine_page import unpacked
 from test_engine_parity import ASSEMBLE, plain_parameters, random_machine
 
 LEFT_OUT = 12 * 1e-6  # slots of these machines times the weight that the map leaves out

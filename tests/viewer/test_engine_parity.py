@@ -13,7 +13,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import numpy as np
 import pytest
 import torch
-from conftest import unpacked
+from engine_page import unpacked
 
 from tapehead import zoo
 from tapehead.experiment.config import Experiment

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import unpacked
+from engine_page import unpacked
 
 from tapehead.registry import TASKS
 from tapehead.streams import stream

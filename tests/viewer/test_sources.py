@@ -11,7 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 from browser import checked_page
-from conftest import PRELUDE, unpacked
+from engine_page import PRELUDE, unpacked
 from test_export import DATA
 from tiny import tiny
 
