@@ -156,6 +156,16 @@ class TapeRoom:
         """What a canvas shows, as text to compare."""
         return self.page.evaluate("(name) => document.getElementById(name).toDataURL()", name)
 
+    def inked(self, heights: list[float]) -> list[list[bool]]:
+        """For rows of the score, by their height in it: at which steps there is ink (of the light theme)."""
+        read = """([heights, steps, left, right]) => {
+            const canvas = document.getElementById('score');
+            const [scale, width] = [canvas.width / canvas.clientWidth, (canvas.clientWidth - left - right) / steps];
+            const red = (x, y) => canvas.getContext('2d').getImageData(x * scale, y * scale, 1, 1).data[0];
+            return heights.map((y) => Array.from({ length: steps }, (_, t) => red(left + (t + 0.5) * width, y) < 128));
+        }"""
+        return self.page.evaluate(read, [heights, self.steps, LEFT, RIGHT])
+
     def overflow(self) -> list[str]:
         """Elements that stick out of the page to the right."""
         found = """() => {

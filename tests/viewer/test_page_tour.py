@@ -125,6 +125,21 @@ def test_chapter_8_without_its_place_the_reader_forgets(room):
     assert experiment(room, "200 bits, as in training").steps == 200
 
 
+def test_chapter_8_the_place_is_the_context(room):
+    """Each of the last five bits is a digit of the read head's slot, or its inverse, at nearly all steps."""
+    chapter(room, 8)
+    first, digits = 12, 7
+    heights = (14, 14, 14, 14, 132, 132)  # input, target, output, best, write, read
+    top = tape_room.INPUT_TOP + sum(height + tape_room.GAP for height in heights)
+    bits = room.inked([tape_room.INPUT_TOP + 7])[0]
+    place = room.inked([top + 10 * digit + 5 for digit in range(digits)])
+    assert len(bits) == 60
+    for ago in range(5):
+        seen = bits[first - ago : len(bits) - ago]
+        same = [sum(a == b for a, b in zip(seen, row[first:], strict=True)) / len(seen) for row in place]
+        assert max(max(share, 1 - share) for share in same) > 0.9
+
+
 def test_the_lock_hides_the_controls_and_keeps_the_sequence(room):
     room.open("t=4").click("lock")
     assert room.text("lock") == "Unlock controls"

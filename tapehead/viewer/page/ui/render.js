@@ -96,6 +96,7 @@ function drawFigures(scene) {
 function renderFacts(page, { view, state, snapshot }) {
   const { score, task, machine, trace } = view;
   const { shown, source } = page.room;
+  document.title = `${machine.title} · The tape room`;
   say(byId("headline"), `${machine.title}: ${shown ? shown.entry.detail : ""}`);
   const after = snapshot ? `After ${snapshot.episodes.toLocaleString("en")} training sequences: ` : "";
   say(byId("verdict"), `${after}${!task.bayes && score.wrong === 0 ? `${after ? "all" : "All"} ${score.answers} answers are right (${score.bits.toFixed(1)} bits)` : outcome(task, score)}`);

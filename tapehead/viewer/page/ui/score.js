@@ -21,6 +21,7 @@ const RIGHT = 8;
 const LEAST_STEP = 3; // pixels; longer sequences are shown in part
 const STRIP = 30;
 const FADED = 0.35; // of outputs that are not scored
+const DIGITS = 7; // of a slot's number, as in NTMConfig's initial memory
 
 /** Strips of head parameters. @type {{name: string, title: string, value: (heads: import("../engine/api.js").HeadTrace, t: number, head: number) => number, low?: number, high?: number}[]} */
 const STRIPS = [
@@ -44,6 +45,7 @@ export function layoutScore(view, state, width) {
     ...(task.bayes ? [{ name: "bayes", rows: 1, h: 14 }] : []),
     { name: "write", rows: arc.count, h: map },
     { name: "read", rows: arc.count, h: map },
+    ...(hasAddresses(view) ? [{ name: "digits", rows: DIGITS, h: 10 * DIGITS }] : []),
     ...STRIPS.map(({ name }) => ({ name, rows: 1, h: STRIP })),
   ];
   let y = 14;
@@ -64,6 +66,7 @@ export function drawScore(surface, view, state, width) {
     else if (band.name === "target") drawTarget(surface, view, layout, band);
     else if (band.name === "output") drawOutput(surface, view, layout, band);
     else if (band.name === "bayes") drawBayes(surface, view, layout, band);
+    else if (band.name === "digits") drawDigits(surface, view, state, layout, band);
     else if (band.name === "write" || band.name === "read") drawWeightings(surface, view, state, layout, band);
     else drawStrip(surface, view, state, layout, band);
   }
@@ -200,6 +203,28 @@ function drawWeightings(surface, view, state, layout, band) {
   finish(surface, band, title, "slot", ticks, { ramp: colours.ramps[kind], low: "weight 0" });
 }
 
+/** Whether every slot begins with its own number in binary. @param {View} view */
+function hasAddresses({ machine }) {
+  return machine.config.initial_memory === "addresses";
+}
+
+/** A digit of the number of the slot where the read head is, the lowest first. @param {View} view @param {State} state @param {number} t @param {number} digit */
+function digitAt({ trace }, state, t, digit) {
+  return (strongest(at(trace.read.weightings, t, state.read)) >> digit) & 1;
+}
+
+/** @param {Surface} surface @param {View} view @param {State} state @param {Layout} layout @param {Band} band */
+function drawDigits(surface, view, state, layout, band) {
+  const colours = palette();
+  heatMap(surface, band.box, {
+    columns: layout.end - layout.first, rows: DIGITS, ramp: colours.ramps.read, high: 1.4,
+    value: (column, row) => digitAt(view, state, layout.first + column, row),
+  });
+  cellGrid(surface, layout, band);
+  const ticks = Array.from({ length: DIGITS }, (_, row) => ({ row, text: String(row) }));
+  finish(surface, band, "Slot of the read head: its number in binary", "digit", ticks, { marks: [{ text: "digit 1", colour: colours.read, shape: "box" }] });
+}
+
 /** Slot numbers beside rows, as many as fit. @param {import("./model.js").Arc} arc @param {number} height */
 export function slotTicks(arc, height) {
   const every = [1, 2, 5, 10, 20, 50, 100, 200].find((step) => (arc.count / step) * 12 <= height) ?? 500;
@@ -306,6 +331,7 @@ export function readScore(view, state, { t, band, row }) {
     return `${step}: output ${task.outputChannels[row].name} is one with probability ${short(score.probabilities.data[i], 3)}; ${verdict}.`;
   }
   if (band === "bayes") return `${step}: the best possible probability of a one is ${short(bestOf(task, sequence)?.[t] ?? NaN, 3)}.`;
+  if (band === "digits") return `${step}: digit ${row} of the number of the read head's slot is ${digitAt(view, state, t, row)}.`;
   if (band === "write" || band === "read") {
     const slot = slotAt(arc, row);
     return `${step}: ${band} head ${state[band] + 1} has weight ${short(at(trace[band].weightings, t, state[band])[slot], 3)} on slot ${slot}.`;

@@ -104,7 +104,7 @@ export const CHAPTERS = [
     machine: "ngrams-ntm-feedforward",
     text: [
       "The task is to predict the next bit of a random source in which the last five bits decide. This controller has no state of its own: from one step to the next it keeps only what it reads. Yet it knows the last five bits.",
-      "It keeps them as a place. Each slot starts with its own number in binary, and the read head jumps so that the number of its slot spells the last five bits. Pin the gate of the read head at 0, so that it cannot jump by content, and it loses the context.",
+      "It keeps them as a place. Each slot starts with its own number in binary, and the read head jumps so that the digits of that number are the last five bits, some of them inverted. The band below the read head shows these digits: compare them with the input. Pin the gate of the read head at 0, so that it cannot jump by content, and it loses the context.",
     ],
     state: { sizes: { length: 60 }, seed: 0, t: 30, panel: "interventions", kind: "read" },
     tries: [
