@@ -1,13 +1,20 @@
 // @ts-check
 /**
- * The algorithm of each task in a few lines, and which line a step belongs to. Copy follows the paper's section 4.1, in other
- * words; for tasks where the paper gives no pseudo-code, the lines say what was found in the trained machines of the zoo.
+ * The algorithm of each task in a few lines, and which line a step belongs to. Copy follows the paper's section 4.1,
+ *   in other
+ * words; for tasks where the paper gives no pseudo-code, the lines say what was found in the trained machines of the
+ *   zoo.
  *
  * @typedef {import("./model.js").View} View
  * @typedef {{title: string, note: string, lines: string[], line: (view: View, t: number) => number}} Algorithm
  */
 
-/** The phase of a step: the input, the steps between input and answer, the answer. @param {View} view @param {number} t @param {number} shown */
+/**
+ * The phase of a step: the input, the steps between input and answer, the answer.
+ * @param {View} view
+ * @param {number} t
+ * @param {number} shown
+ */
 function phase(view, t, shown) {
   if (t < shown) return 0;
   return t < view.answer ? 1 : 2;
@@ -15,7 +22,7 @@ function phase(view, t, shown) {
 
 /** @type {Record<string, Algorithm>} */
 const ALGORITHMS = {
-  "copy": {
+  copy: {
     title: "Copy, after section 4.1 of the paper",
     note: "Pseudo-code in our words.",
     lines: [
@@ -76,9 +83,11 @@ const ALGORITHMS = {
       return t < view.content.sizes.items * (n + 1) ? 1 : 2;
     },
   },
-  "ngrams": {
+  ngrams: {
     title: "Dynamic N-grams",
-    note: "The best predictor counts (Eq. 10). Section 4.4 of the paper supposes that the machine keeps counts in its slots.",
+    note:
+      "The best predictor counts (Eq. 10). Section 4.4 of the paper supposes that the machine keeps counts in its " +
+      "slots.",
     lines: [
       "for every bit:",
       "    go to the slot that stands for the last five bits",
@@ -90,7 +99,9 @@ const ALGORITHMS = {
   },
   "priority-sort": {
     title: "Priority sort",
-    note: "The paper supposes that an item's slot depends on its priority. The machine of the zoo does a selection sort instead.",
+    note:
+      "The paper supposes that an item's slot depends on its priority. The machine of the zoo does a selection sort " +
+      "instead.",
     lines: [
       "for every item:",
       "    write it, with its priority, to the next slot",
@@ -102,10 +113,16 @@ const ALGORITHMS = {
     ],
     line: (view, t) => [1, 2, 4][phase(view, t, view.content.sizes.items)],
   },
-  "reverse": {
+  reverse: {
     title: "Reverse",
     note: "Not in the paper.",
-    lines: ["until the delimiter comes:", "    write the symbol, move one slot on", "for every answer:", "    read the slot and output it", "    move one slot back"],
+    lines: [
+      "until the delimiter comes:",
+      "    write the symbol, move one slot on",
+      "for every answer:",
+      "    read the slot and output it",
+      "    move one slot back",
+    ],
     line: (view, t) => [1, 1, 3][phase(view, t, view.content.sizes.length)],
   },
 };

@@ -4,7 +4,8 @@
  *
  * @typedef {import("./state.js").State} State
  * @typedef {import("./model.js").View} View
- * @typedef {{name: string, score: import("../engine/api.js").Score | null, size: import("../engine/api.js").SizeInfo, now: number,
+ * @typedef {{name: string, score: import("../engine/api.js").Score | null, size: import("../engine/api.js").SizeInfo,
+ *   now: number,
  *   measured: import("./race.js").Measured[]}} Race
  * @typedef {{state: State, view: View, snapshots: import("../engine/api.js").SnapshotEntry[],
  *   snapshot: import("../engine/api.js").SnapshotEntry | null, race: Race | null}} Scene
@@ -103,7 +104,8 @@ export class Page {
     this.loading = true;
     try {
       const entry = this.room.find(asked) ?? (asked === null ? null : this.room.find(null));
-      if (!entry) throw new Error("There is no machine here: drop a safetensors file with its config or card onto the page.");
+      if (!entry)
+        throw new Error("There is no machine here: drop a safetensors file with its config or card onto the page.");
       const missing = asked !== null && this.room.find(asked) === null;
       const shown = await this.room.prepare(entry);
       if (this.state.machine !== asked) return; // another one was chosen while this one was loading

@@ -67,9 +67,16 @@ async function copyLink(page) {
 /** @param {Page} page */
 function wireSetup(page) {
   on("setup", "submit", (event) => event.preventDefault());
-  on("machine", "focus", () => page.room.refresh().then(() => page.ask(), (error) => page.fail(error)));
+  on("machine", "focus", () =>
+    page.room.refresh().then(
+      () => page.ask(),
+      (error) => page.fail(error),
+    ),
+  );
   on("machine", "change", (event) => page.chooseMachine(valueOf(event)));
-  on("sizes", "input", (event) => resize(page, /** @type {HTMLInputElement} */ (event.target).dataset.size ?? "", Number(valueOf(event))));
+  on("sizes", "input", (event) =>
+    resize(page, /** @type {HTMLInputElement} */ (event.target).dataset.size ?? "", Number(valueOf(event))),
+  );
   on("slots", "change", (event) => setWhole(page, valueOf(event), 1, (slots) => page.update({ slots, slot: null })));
   on("seed", "change", (event) => setWhole(page, valueOf(event), 0, (seed) => page.update({ seed, content: null })));
   on("redraw", "click", () => page.update({ seed: page.state.seed + 1, content: null, pick: null }));
@@ -79,11 +86,18 @@ function wireSetup(page) {
   on("span", "change", (event) => page.update({ span: /** @type {"used" | "all"} */ (valueOf(event)) }));
   on("paint", "click", (event) => {
     const button = /** @type {Element} */ (event.target).closest("button[data-channel]");
-    if (button) paint(page, page.state.t, Number(/** @type {HTMLElement} */ (button).dataset.channel), button.getAttribute("aria-pressed") === "true" ? 0 : 1);
+    if (button)
+      paint(
+        page,
+        page.state.t,
+        Number(/** @type {HTMLElement} */ (button).dataset.channel),
+        button.getAttribute("aria-pressed") === "true" ? 0 : 1,
+      );
   });
   on("paint", "change", (event) => {
     const field = /** @type {HTMLInputElement} */ (event.target);
-    if (field.dataset.channel && Number.isFinite(field.valueAsNumber)) paint(page, page.state.t, Number(field.dataset.channel), field.valueAsNumber);
+    if (field.dataset.channel && Number.isFinite(field.valueAsNumber))
+      paint(page, page.state.t, Number(field.dataset.channel), field.valueAsNumber);
   });
 }
 
@@ -94,7 +108,12 @@ function setWhole(page, text, least, act) {
   else act(Math.max(least, Math.min(2 ** 32 - 1, value)));
 }
 
-/** Another size: a painted sequence keeps what was painted. @param {Page} page @param {string} name @param {number} value */
+/**
+ * Another size: a painted sequence keeps what was painted.
+ * @param {Page} page
+ * @param {string} name
+ * @param {number} value
+ */
 export function resize(page, name, value) {
   const { scene, state } = page;
   if (!scene || !name) return;
@@ -113,13 +132,30 @@ function wireTransport(page) {
     page.player.stop();
     page.update({ t: Math.max(0, Math.min(last, where(page.state.t, last))) });
   };
-  on("first", "click", to(() => 0));
-  on("back", "click", to((t) => t - 1));
-  on("forward", "click", to((t) => t + 1));
-  on("last", "click", to((_, last) => last));
+  on(
+    "first",
+    "click",
+    to(() => 0),
+  );
+  on(
+    "back",
+    "click",
+    to((t) => t - 1),
+  );
+  on(
+    "forward",
+    "click",
+    to((t) => t + 1),
+  );
+  on(
+    "last",
+    "click",
+    to((_, last) => last),
+  );
   on("play", "click", () => page.player.toggle("steps"));
   on("transport", "mousedown", (event) => {
-    if (event.target instanceof HTMLButtonElement) event.preventDefault(); // a mouse leaves the focus where it is, so that space still plays
+    // a mouse leaves the focus where it is, so that space still plays
+    if (event.target instanceof HTMLButtonElement) event.preventDefault();
   });
   on("time", "input", (event) => page.update({ t: Number(valueOf(event)) }));
 }

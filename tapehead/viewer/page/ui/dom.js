@@ -21,7 +21,8 @@ export function el(tag, props = {}, ...children) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "text") node.textContent = value;
-    else if (name === "on") Object.entries(value).forEach(([type, act]) => node.addEventListener(type, /** @type {any} */ (act)));
+    else if (name === "on")
+      Object.entries(value).forEach(([type, act]) => node.addEventListener(type, /** @type {any} */ (act)));
     else node.setAttribute(name, value === true ? "" : String(value));
   }
   for (const child of children) if (child !== null) node.append(child);
@@ -44,7 +45,8 @@ export function show(node, shown) {
 }
 
 /**
- * Options of a select, and which one is chosen; nothing is touched if they are as they were, so an open list stays open.
+ * Options of a select, and which one is chosen; nothing is touched if they are as they were, so an open list stays
+ *   open.
  * @param {HTMLSelectElement} select
  * @param {{value: string, text: string, group?: string}[]} options
  * @param {string} chosen
@@ -85,7 +87,8 @@ export function setInput(input, { value, min, max, step }) {
 export function short(x, digits = 2) {
   if (!Number.isFinite(x)) return String(x);
   const size = Math.abs(x);
-  if (size !== 0 && (size < 10 ** -digits / 2 || size >= 1e5)) return x.toExponential(1).replace("e-", "e−").replace("-", "−");
+  if (size !== 0 && (size < 10 ** -digits / 2 || size >= 1e5))
+    return x.toExponential(1).replace("e-", "e−").replace("-", "−");
   return x.toFixed(size >= 100 ? 0 : digits).replace("-", "−");
 }
 

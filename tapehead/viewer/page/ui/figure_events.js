@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * Pointers on the figures: painting input, moving the cursor, picking an answer, choosing slots and cells, reading values.
+ * Pointers on the figures: painting input, moving the cursor, picking an answer, choosing slots and cells, reading
+ *   values.
  *
  * @typedef {import("./app.js").Page} Page
  */
@@ -9,7 +10,8 @@ import { byId, say, short } from "./dom.js";
 import { chooseCell } from "./interventions.js";
 import { hitMap } from "./lineage.js";
 import { hitMicroscope } from "./microscope.js";
-import { hitScore, layoutScore, readScore } from "./score.js";
+import { hitScore, layoutScore } from "./score.js";
+import { readScore } from "./score_words.js";
 import { changes, hitTape, layoutTape } from "./tape.js";
 
 /** @param {Page} page */
@@ -33,7 +35,11 @@ export function wireFigures(page) {
   });
 }
 
-/** @param {string} id @param {"click" | "pointermove" | "pointerdown" | "pointerup"} type @param {(x: number, y: number, width: number, event: PointerEvent) => void} act */
+/**
+ * @param {string} id
+ * @param {"click" | "pointermove" | "pointerdown" | "pointerup"} type
+ * @param {(x: number, y: number, width: number, event: PointerEvent) => void} act
+ */
 function onPoint(id, type, act) {
   const canvas = byId(id);
   canvas.addEventListener(type, (event) => {
@@ -81,7 +87,13 @@ function cellAt(page, t, channel) {
   return page.scene ? page.scene.view.task.place(page.scene.view.content, t, channel) : null;
 }
 
-/** Paint one input cell; nothing happens where it has that value. @param {Page} page @param {number} t @param {number} channel @param {number} value */
+/**
+ * Paint one input cell; nothing happens where it has that value.
+ * @param {Page} page
+ * @param {number} t
+ * @param {number} channel
+ * @param {number} value
+ */
 export function paint(page, t, channel, value) {
   const cell = cellAt(page, t, channel);
   if (!cell || cell.value === value || !page.scene) return;
@@ -100,7 +112,10 @@ function readTape(page, x, y, width) {
   const columns = trace.memory.shape[2];
   const i = (state.t * trace.slots + cell.slot) * columns + cell.column;
   const { erased, added } = changes(trace, state.t, cell.slot);
-  say(byId("tape-note"),
-    `Slot ${cell.slot}, column ${cell.column}: ${short(trace.memory.data[i], 3)} after step ${state.t}; ${short(trace.memoryBefore.data[i], 3)} before, ` +
-    `${short(erased[cell.column], 3)} erased, ${short(added[cell.column], 3)} added.`);
+  say(
+    byId("tape-note"),
+    `Slot ${cell.slot}, column ${cell.column}: ${short(trace.memory.data[i], 3)} after step ${state.t}; ` +
+      `${short(trace.memoryBefore.data[i], 3)} before, ` +
+      `${short(erased[cell.column], 3)} erased, ${short(added[cell.column], 3)} added.`,
+  );
 }

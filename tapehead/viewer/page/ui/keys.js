@@ -37,14 +37,24 @@ function actionOf(page, event) {
     page.update({ t: Math.max(0, Math.min(last, t)) });
   };
   switch (event.key) {
-    case "ArrowLeft": return to(state.t - stride);
-    case "ArrowRight": return to(state.t + stride);
-    case "Home": return to(0);
-    case "End": return to(last);
-    case " ": return () => player.toggle("steps");
-    case "l": case "L": return () => page.update({ panel: "lineage", pick: state.t });
-    case "t": case "T": return () => page.openChapter(state.chapter ? 0 : 1);
-    default: return openPanel(page, event.key) ?? (state.lock ? null : editing(page, event.key));
+    case "ArrowLeft":
+      return to(state.t - stride);
+    case "ArrowRight":
+      return to(state.t + stride);
+    case "Home":
+      return to(0);
+    case "End":
+      return to(last);
+    case " ":
+      return () => player.toggle("steps");
+    case "l":
+    case "L":
+      return () => page.update({ panel: "lineage", pick: state.t });
+    case "t":
+    case "T":
+      return () => page.openChapter(state.chapter ? 0 : 1);
+    default:
+      return openPanel(page, event.key) ?? (state.lock ? null : editing(page, event.key));
   }
 }
 
@@ -54,12 +64,17 @@ function openPanel(page, key) {
   return panel ? () => page.update({ panel }) : null;
 }
 
-/** Keys that change the sequence or the run; the teacher's lock turns them off. @param {Page} page @param {string} key */
+/**
+ * Keys that change the sequence or the run; the teacher's lock turns them off.
+ * @param {Page} page
+ * @param {string} key
+ */
 function editing(page, key) {
   const { state } = page;
   if (key === "m" || key === "M") {
     const head = { kind: /** @type {const} */ ("write"), index: state.write };
-    return () => page.update({ panel: "interventions", edits: [...state.edits, { type: "mute", from: state.t, to: null, head }] });
+    return () =>
+      page.update({ panel: "interventions", edits: [...state.edits, { type: "mute", from: state.t, to: null, head }] });
   }
   if (key === "u" || key === "U") return () => page.update({ edits: state.edits.slice(0, -1) });
   if (key === "n" || key === "N") return () => page.update({ seed: state.seed + 1, content: null, pick: null });

@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * Everything that follows from the state: the sequence, the runs, their scores, lineage and program. Each is computed once
+ * Everything that follows from the state: the sequence, the runs, their scores, lineage and program. Each is computed
+ *   once
  * and kept until what it depends on changes.
  *
  * @typedef {import("./state.js").State} State
@@ -10,7 +11,8 @@
  * @typedef {import("../engine/api.js").Sequence} Sequence
  * @typedef {import("../engine/api.js").Content} Content
  * @typedef {import("../engine/api.js").Score} Score
- * @typedef {{machine: NTMMachine, task: Task, content: Content, sequence: Sequence, base: NTMTrace, baseScore: Score, trace: NTMTrace,
+ * @typedef {{machine: NTMMachine, task: Task, content: Content, sequence: Sequence, base: NTMTrace, baseScore: Score,
+ *   trace: NTMTrace,
  *   score: Score, edited: boolean, slots: number, arc: Arc, answer: number}} View
  * @typedef {{start: number, count: number, slots: number}} Arc   slots on the ring that are shown, from `start` on
  */
@@ -23,7 +25,12 @@ import { contentFromText } from "../engine/tasks/index.js";
 const USED = 0.05; // a slot is used if a head ever has this weight on it
 const LEAST_SHOWN = 8;
 
-/** Remember the last result for the last arguments. @template {any[]} A @template R @param {(...given: A) => R} compute */
+/**
+ * Remember the last result for the last arguments.
+ * @template {any[]} A
+ * @template R
+ * @param {(...given: A) => R} compute
+ */
 function last(compute) {
   /** @type {A | null} */
   let before = null;
@@ -43,56 +50,113 @@ export function address(state) {
   return { seed: state.seed, name: "viewer", step: 0, row: 0 };
 }
 
-/** The sizes of the state for a task: those given, within what the page offers, or the first ones. @param {Task} task @param {Record<string, number>} given */
+/**
+ * The sizes of the state for a task: those given, within what the page offers, or the first ones.
+ * @param {Task} task
+ * @param {Record<string, number>} given
+ */
 export function sizesOf(task, given) {
   return Object.fromEntries(
-    task.sizes.map(({ name, least, most, training }) => [name, Math.min(most, Math.max(least, given[name] ?? firstSize(training)))]),
+    task.sizes.map(({ name, least, most, training }) => [
+      name,
+      Math.min(most, Math.max(least, given[name] ?? firstSize(training))),
+    ]),
   );
 }
 
-/** A size to begin with: inside the training range, and small enough that every step can be seen. @param {[number, number]} training */
+/**
+ * A size to begin with: inside the training range, and small enough that every step can be seen.
+ * @param {[number, number]} training
+ */
 function firstSize([low, high]) {
   return high === low ? high : Math.max(low, Math.min(high, Math.ceil(0.6 * high)));
 }
 
-const contentOf = last((/** @type {Task} */ task, /** @type {string | null} */ text, /** @type {number} */ seed, /** @type {string} */ sizes) => {
-  if (text !== null) return contentFromText(task, text);
-  return task.draw({ seed, name: "viewer", step: 0, row: 0 }, JSON.parse(sizes));
-});
+const contentOf = last(
+  (
+    /** @type {Task} */ task,
+    /** @type {string | null} */ text,
+    /** @type {number} */ seed,
+    /** @type {string} */ sizes,
+  ) => {
+    if (text !== null) return contentFromText(task, text);
+    return task.draw({ seed, name: "viewer", step: 0, row: 0 }, JSON.parse(sizes));
+  },
+);
 const sequenceOf = last((/** @type {Task} */ task, /** @type {Content} */ content) => task.encode(content));
 /** @type {{machine: NTMMachine, trace: NTMTrace} | null} */
 let untouched = null;
 
 /** The untouched run. Steps before the first changed input are those of the run before. */
-const baseOf = last((/** @type {NTMMachine} */ machine, /** @type {Sequence} */ sequence, /** @type {number} */ slots) => {
-  const before = untouched && untouched.machine === machine && untouched.trace.slots === slots && untouched.trace.steps === sequence.steps ? untouched.trace : null;
-  const since = before ? { trace: before, step: firstChange(before.inputs, sequence.inputs) } : undefined;
-  const trace = run(machine, sequence.inputs, { slots, since });
-  untouched = { machine, trace };
-  return trace;
-});
+const baseOf = last(
+  (/** @type {NTMMachine} */ machine, /** @type {Sequence} */ sequence, /** @type {number} */ slots) => {
+    const before =
+      untouched &&
+      untouched.machine === machine &&
+      untouched.trace.slots === slots &&
+      untouched.trace.steps === sequence.steps
+        ? untouched.trace
+        : null;
+    const since = before ? { trace: before, step: firstChange(before.inputs, sequence.inputs) } : undefined;
+    const trace = run(machine, sequence.inputs, { slots, since });
+    untouched = { machine, trace };
+    return trace;
+  },
+);
 
 /** The run with interventions: the untouched one, up to the first of them. */
-const editedOf = last((/** @type {NTMMachine} */ machine, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ base, /** @type {State["edits"]} */ edits) => {
-  const first = Math.min(...edits.map((edit) => ("at" in edit ? edit.at : edit.from)));
-  return run(machine, sequence.inputs, { slots: base.slots, interventions: edits, since: { trace: base, step: Math.min(first, base.steps) } });
-});
+const editedOf = last(
+  (
+    /** @type {NTMMachine} */ machine,
+    /** @type {Sequence} */ sequence,
+    /** @type {NTMTrace} */ base,
+    /** @type {State["edits"]} */ edits,
+  ) => {
+    const first = Math.min(...edits.map((edit) => ("at" in edit ? edit.at : edit.from)));
+    return run(machine, sequence.inputs, {
+      slots: base.slots,
+      interventions: edits,
+      since: { trace: base, step: Math.min(first, base.steps) },
+    });
+  },
+);
 
-/** The first step whose inputs differ. @param {import("../engine/api.js").Tensor} before @param {import("../engine/api.js").Tensor} now */
+/**
+ * The first step whose inputs differ.
+ * @param {import("../engine/api.js").Tensor} before
+ * @param {import("../engine/api.js").Tensor} now
+ */
 function firstChange(before, now) {
   const at = now.data.findIndex((value, i) => value !== before.data[i]);
   return at < 0 ? now.shape[0] : Math.floor(at / now.shape[1]);
 }
 
-const baseScoreOf = last((/** @type {Task} */ task, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ trace) => score(task, sequence, trace.logits));
-const scoreOf = last((/** @type {Task} */ task, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ trace) => score(task, sequence, trace.logits));
+const baseScoreOf = last((/** @type {Task} */ task, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ trace) =>
+  score(task, sequence, trace.logits),
+);
+const scoreOf = last((/** @type {Task} */ task, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ trace) =>
+  score(task, sequence, trace.logits),
+);
 const arcOf = last((/** @type {NTMTrace} */ base, /** @type {NTMTrace} */ trace, /** @type {string} */ span) =>
-  span === "all" ? { start: 0, count: base.slots, slots: base.slots } : usedArc([base, trace]));
+  span === "all" ? { start: 0, count: base.slots, slots: base.slots } : usedArc([base, trace]),
+);
 
 /** Lineage of one read head, or program: only what is looked at is computed. */
-export const lineageOf = last((/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace, /** @type {number} */ readHead) => lineage(machine, trace, readHead));
-export const originsOf = last((/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace, /** @type {number} */ t, /** @type {number} */ readHead) => origins(machine, trace, t, readHead));
-export const programOf = last((/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace) => program(machine, trace));
+export const lineageOf = last(
+  (/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace, /** @type {number} */ readHead) =>
+    lineage(machine, trace, readHead),
+);
+export const originsOf = last(
+  (
+    /** @type {NTMMachine} */ machine,
+    /** @type {NTMTrace} */ trace,
+    /** @type {number} */ t,
+    /** @type {number} */ readHead,
+  ) => origins(machine, trace, t, readHead),
+);
+export const programOf = last((/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace) =>
+  program(machine, trace),
+);
 
 /**
  * @param {State} state @param {NTMMachine} machine @param {Task} task
@@ -108,10 +172,27 @@ export function derive(state, machine, task) {
   const baseScore = baseScoreOf(task, sequence, base);
   const arc = arcOf(base, trace, state.span);
   const answer = sequence.mask.indexOf(1);
-  return { machine, task, content, sequence, base, trace, edited, slots, arc, answer, baseScore, score: edited ? scoreOf(task, sequence, trace) : baseScore };
+  return {
+    machine,
+    task,
+    content,
+    sequence,
+    base,
+    trace,
+    edited,
+    slots,
+    arc,
+    answer,
+    baseScore,
+    score: edited ? scoreOf(task, sequence, trace) : baseScore,
+  };
 }
 
-/** The shortest stretch of the ring of slots that holds all that heads used. @param {NTMTrace[]} traces @returns {Arc} */
+/**
+ * The shortest stretch of the ring of slots that holds all that heads used.
+ * @param {NTMTrace[]} traces
+ * @returns {Arc}
+ */
 function usedArc(traces) {
   const slots = traces[0].slots;
   const used = new Uint8Array(slots);
@@ -143,21 +224,36 @@ export function rowOf(arc, slot) {
   return row < arc.count ? row : -1;
 }
 
-/** The slot with the largest weight. @param {ArrayLike<number>} weights @param {number} [from] @param {number} [count] */
+/**
+ * The slot with the largest weight.
+ * @param {ArrayLike<number>} weights
+ * @param {number} [from]
+ * @param {number} [count]
+ */
 export function strongest(weights, from = 0, count = weights.length) {
   let best = 0;
   for (let i = 1; i < count; i++) if (weights[from + i] > weights[from + best]) best = i;
   return best;
 }
 
-/** The part of a tensor [T, H, ...] at a step and head, as a view. @param {import("../engine/api.js").Tensor} tensor @param {number} t @param {number} head */
+/**
+ * The part of a tensor [T, H, ...] at a step and head, as a view.
+ * @param {import("../engine/api.js").Tensor} tensor
+ * @param {number} t
+ * @param {number} head
+ */
 export function at(tensor, t, head) {
   const size = tensor.shape.slice(2).reduce((product, length) => product * length, 1);
   const from = (t * tensor.shape[1] + head) * size;
   return tensor.data.subarray(from, from + size);
 }
 
-/** The mean shift of a head at a step, in slots. @param {import("../engine/api.js").HeadTrace} heads @param {number} t @param {number} head */
+/**
+ * The mean shift of a head at a step, in slots.
+ * @param {import("../engine/api.js").HeadTrace} heads
+ * @param {number} t
+ * @param {number} head
+ */
 export function meanShift(heads, t, head) {
   const taps = at(heads.shifts, t, head);
   const centre = (taps.length - 1) / 2;

@@ -2,13 +2,34 @@
 /**
  * Colours. Each comes from a custom property of the stylesheet, so light and dark have one home.
  *
- * Ramps go from the background to a dark (in the dark theme: light) colour, so that a larger value also has more contrast in
+ * Ramps go from the background to a dark (in the dark theme: light) colour, so that a larger value also has more
+ *   contrast in
  * grey. Signs, which grey cannot show, are also drawn as glyphs. Write and read heads differ in hue, dash and marker.
  */
 
-const NAMES = ["paper", "panel", "ink", "muted", "line", "grid", "write", "read", "wrong", "answer", "positive", "negative", "erased", "added", "ghost", "cursor", "mark"];
+const NAMES = [
+  "paper",
+  "panel",
+  "ink",
+  "muted",
+  "line",
+  "grid",
+  "write",
+  "read",
+  "wrong",
+  "answer",
+  "positive",
+  "negative",
+  "erased",
+  "added",
+  "ghost",
+  "cursor",
+  "mark",
+];
 
-/** @typedef {Record<string, string> & {ramps: Record<string, Uint32Array>, signed: Uint32Array, key: string}} Palette */
+/**
+ * @typedef {Record<string, string> & {ramps: Record<string, Uint32Array>, signed: Uint32Array, key: string}} Palette
+ */
 
 /** @type {Palette | null} */
 let current = null;
@@ -33,7 +54,12 @@ export function isDark() {
 function readPalette() {
   const style = getComputedStyle(document.documentElement);
   const dark = isDark();
-  const colours = Object.fromEntries(NAMES.map((name) => [name, (style.getPropertyValue(`--${name}`).match(/#[0-9a-f]{6}/gi) ?? ["#000000"]).at(dark ? -1 : 0) ?? ""]));
+  const colours = Object.fromEntries(
+    NAMES.map((name) => [
+      name,
+      (style.getPropertyValue(`--${name}`).match(/#[0-9a-f]{6}/gi) ?? ["#000000"]).at(dark ? -1 : 0) ?? "",
+    ]),
+  );
   const zero = colours.paper;
   const ramps = {
     ink: ramp([zero, mix(zero, colours.ink, 0.45), colours.ink]),
@@ -43,7 +69,9 @@ function readPalette() {
   const positive = [mix(zero, colours.positive, 0.55), colours.positive, mix(colours.positive, colours.ink, 0.55)];
   const negative = [mix(zero, colours.negative, 0.55), colours.negative, mix(colours.negative, colours.ink, 0.55)];
   const signed = ramp([...negative.reverse(), zero, ...positive]);
-  return /** @type {Palette} */ (/** @type {unknown} */ ({ ...colours, ramps, signed, key: Object.values(colours).join() }));
+  return /** @type {Palette} */ (
+    /** @type {unknown} */ ({ ...colours, ramps, signed, key: Object.values(colours).join() })
+  );
 }
 
 /** @param {string} hex @returns {number[]} */
@@ -55,7 +83,13 @@ function parse(hex) {
 /** Between two colours. @param {string} from @param {string} to @param {number} share */
 export function mix(from, to, share) {
   const [a, b] = [parse(from), parse(to)];
-  return `#${a.map((x, i) => Math.round(x + (b[i] - x) * share).toString(16).padStart(2, "0")).join("")}`;
+  return `#${a
+    .map((x, i) =>
+      Math.round(x + (b[i] - x) * share)
+        .toString(16)
+        .padStart(2, "0"),
+    )
+    .join("")}`;
 }
 
 /** 256 colours through the given ones, as the words of an ImageData (little-endian RGBA). @param {string[]} stops */

@@ -41,7 +41,8 @@ export function svgOf(scene) {
     figure.draw(surface, scene, w);
     groups.push(surface.group(GAP, y));
   }
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">\n${groups.join("\n")}\n</svg>\n`;
+  const size = `width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" ${size}>\n${groups.join("\n")}\n</svg>\n`;
 }
 
 /** @param {Scene} scene @returns {Promise<Blob>} */
@@ -56,7 +57,12 @@ export function pngOf(scene) {
     surface.context.setTransform(RATIO, 0, 0, RATIO, RATIO * GAP, RATIO * y);
     figure.draw(surface, scene, w);
   }
-  return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The picture is too large for this browser."))), "image/png"));
+  return new Promise((resolve, reject) =>
+    canvas.toBlob(
+      (blob) => (blob ? resolve(blob) : reject(new Error("The picture is too large for this browser."))),
+      "image/png",
+    ),
+  );
 }
 
 /** @param {Blob} blob @param {string} name */

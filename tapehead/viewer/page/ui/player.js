@@ -27,8 +27,12 @@ export class Player {
     this.what = what;
     const { page } = this;
     if (what === "steps" && page.scene && page.state.t >= page.scene.view.trace.steps - 1) page.update({ t: 0 });
-    if (what === "training" && page.scene && page.state.snapshot === null) page.update({ snapshot: page.scene.snapshots[0]?.key ?? null });
-    this.timer = window.setInterval(() => (what === "steps" ? this.step() : this.learn()), what === "steps" ? STEP : SNAPSHOT);
+    if (what === "training" && page.scene && page.state.snapshot === null)
+      page.update({ snapshot: page.scene.snapshots[0]?.key ?? null });
+    this.timer = window.setInterval(
+      () => (what === "steps" ? this.step() : this.learn()),
+      what === "steps" ? STEP : SNAPSHOT,
+    );
     page.ask();
   }
 

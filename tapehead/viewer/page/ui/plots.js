@@ -24,18 +24,31 @@ export function titleLine(surface, box, title, legend = {}) {
   const [right, y] = [box.x + box.w, box.y - 4];
   const marks = legend.marks ?? [];
   const low = legend.low ?? "0";
-  const ramp = (/** @type {string} */ word) => (legend.ramp ? RAMP + surface.measure(word + (legend.high ?? "1"), TICK) + 12 : 0);
-  const taken = (/** @type {string} */ word) => ramp(word) + marks.reduce((sum, mark) => sum + markWidth(surface, mark), 0);
+  const ramp = (/** @type {string} */ word) =>
+    legend.ramp ? RAMP + surface.measure(word + (legend.high ?? "1"), TICK) + 12 : 0;
+  const taken = (/** @type {string} */ word) =>
+    ramp(word) + marks.reduce((sum, mark) => sum + markWidth(surface, mark), 0);
   const width = (/** @type {string} */ text) => surface.measure(text, 11.5) * 1.1 + 8;
   const brief = title.split(/: |, (?![^(]*\))| \(/)[0];
   const shortLow = low.split(" ").at(-1) ?? low;
-  const [text, word] = [[title, low], [brief, low], [brief, shortLow]].find(([text, word]) => width(text) + taken(word) <= box.w) ?? [brief, shortLow];
+  const [text, word] = [
+    [title, low],
+    [brief, low],
+    [brief, shortLow],
+  ].find(([text, word]) => width(text) + taken(word) <= box.w) ?? [brief, shortLow];
   surface.text(text, box.x, y, { fill: colours.ink, weight: "600", size: 11.5 });
   if (legend.ramp) rampLegend(surface, right, y, legend.ramp, word, legend.high ?? "1");
   else marksLegend(surface, right, y, marks);
 }
 
-/** @param {Surface} surface @param {number} right @param {number} y @param {Uint32Array} table @param {string} low @param {string} high */
+/**
+ * @param {Surface} surface
+ * @param {number} right
+ * @param {number} y
+ * @param {Uint32Array} table
+ * @param {string} low
+ * @param {string} high
+ */
 function rampLegend(surface, right, y, table, low, high) {
   const { muted, line } = palette();
   const end = right - surface.measure(high, TICK) - 4;
@@ -68,7 +81,8 @@ export function marksLegend(surface, right, y, marks) {
 /**
  * A heat map. `value(column, row)` is looked up in the ramp between `low` and `high`.
  * @param {Surface} surface @param {Box} box
- * @param {{columns: number, rows: number, value: (column: number, row: number) => number, ramp: Uint32Array, low?: number, high?: number}} map
+ * @param {{columns: number, rows: number, value: (column: number, row: number) => number, ramp: Uint32Array, low?:
+ *   number, high?: number}} map
  */
 export function heatMap(surface, box, { columns, rows, value, ramp, low = 0, high = 1 }) {
   const words = new Uint32Array(columns * rows);
@@ -92,7 +106,13 @@ export function yName(surface, box, name) {
   surface.text(name, 9, box.y + box.h / 2, { turn: true, anchor: "middle", fill: palette().muted, size: TICK });
 }
 
-/** Labels at the left of rows. @param {Surface} surface @param {Box} box @param {{row: number, text: string}[]} ticks @param {number} rows */
+/**
+ * Labels at the left of rows.
+ * @param {Surface} surface
+ * @param {Box} box
+ * @param {{row: number, text: string}[]} ticks
+ * @param {number} rows
+ */
 export function rowTicks(surface, box, ticks, rows) {
   const { muted } = palette();
   let last = -Infinity;
@@ -108,12 +128,18 @@ export function rowTicks(surface, box, ticks, rows) {
 export function endTicks(surface, box, low, high) {
   const { muted } = palette();
   const digits = high - low < 0.05 ? 3 : high - low < 0.5 ? 2 : 1;
-  const label = (/** @type {number} */ x) => (x === 0 ? "0" : short(x, Number.isInteger(x) || (Math.abs(x) >= 10 && digits === 1) ? 0 : digits));
+  const label = (/** @type {number} */ x) =>
+    x === 0 ? "0" : short(x, Number.isInteger(x) || (Math.abs(x) >= 10 && digits === 1) ? 0 : digits);
   surface.text(label(high), box.x - 4, box.y + 7, { anchor: "end", fill: muted, size: 9.5 });
   surface.text(label(low), box.x - 4, box.y + box.h, { anchor: "end", fill: muted, size: 9.5 });
 }
 
-/** Round numbers from first to last, at most `most` of them. @param {number} first @param {number} last @param {number} most */
+/**
+ * Round numbers from first to last, at most `most` of them.
+ * @param {number} first
+ * @param {number} last
+ * @param {number} most
+ */
 export function roundSteps(first, last, most) {
   let step = 1;
   for (let i = 0; (last - first) / step > most; i++) step = [2, 5, 10][i % 3] * 10 ** Math.floor(i / 3);
@@ -140,7 +166,8 @@ export function timeAxis(surface, box, first, end, name = "time step") {
 /**
  * Bars over slots, with an optional outline of other values behind them.
  * @param {Surface} surface @param {Box} box
- * @param {{values: ArrayLike<number>, high: number, colour: string, ghost?: ArrayLike<number> | null, lit?: number}} bars
+ * @param {{values: ArrayLike<number>, high: number, colour: string, ghost?: ArrayLike<number> | null, lit?: number}}
+ *   bars
  */
 export function barChart(surface, box, { values, high, colour, ghost = null, lit = -1 }) {
   const { ghost: faint, mark } = palette();
@@ -161,7 +188,8 @@ export function barChart(surface, box, { values, high, colour, ghost = null, lit
 /**
  * A line over time in steps, `value(t)` between low and high.
  * @param {Surface} surface @param {Box} box
- * @param {{first: number, end: number, value: (t: number) => number, low: number, high: number, look: import("./surface.js").LineLook}} given
+ * @param {{first: number, end: number, value: (t: number) => number, low: number, high: number, look:
+ *   import("./surface.js").LineLook}} given
  */
 export function timeLine(surface, box, { first, end, value, low, high, look }) {
   const width = box.w / (end - first);
@@ -174,7 +202,13 @@ export function timeLine(surface, box, { first, end, value, low, high, look }) {
   surface.line(points, look);
 }
 
-/** The colour of a value on a ramp. @param {Uint32Array} ramp @param {number} value @param {number} low @param {number} high */
+/**
+ * The colour of a value on a ramp.
+ * @param {Uint32Array} ramp
+ * @param {number} value
+ * @param {number} low
+ * @param {number} high
+ */
 export function colourOf(ramp, value, low, high) {
   return rampColour(ramp, (value - low) / (high - low || 1));
 }

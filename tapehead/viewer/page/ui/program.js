@@ -20,7 +20,11 @@ export function fillProgram(view, state) {
   const lines = programLines(view, state);
   for (const kind of HEADS) {
     say(byId(`program-${kind}-title`), `${kind === "write" ? "Write" : "Read"} head ${state[kind] + 1}`);
-    fillLines(byId(`program-${kind}`), lines.filter(({ head }) => head.kind === kind), state.t);
+    fillLines(
+      byId(`program-${kind}`),
+      lines.filter(({ head }) => head.kind === kind),
+      state.t,
+    );
   }
   fillAlgorithm(view, state);
 }
@@ -30,7 +34,12 @@ function fillLines(list, lines, t) {
   const key = lines.map(({ text, from }) => `${from}${text}`).join();
   if (list.dataset.key !== key) {
     list.dataset.key = key;
-    fill(list, ...lines.map(({ from, to, text }) => el("li", { text: `${from === to ? `step ${from}` : `steps ${from}–${to}`}: ${text}` })));
+    fill(
+      list,
+      ...lines.map(({ from, to, text }) =>
+        el("li", { text: `${from === to ? `step ${from}` : `steps ${from}–${to}`}: ${text}` }),
+      ),
+    );
   }
   lines.forEach(({ from, to }, i) => light(list.children[i], t >= from && t <= to, list));
 }
@@ -50,7 +59,12 @@ function fillAlgorithm(view, state) {
   lines.forEach((_, i) => light(list.children[i], i === now, list));
 }
 
-/** Mark a line as the current one, and keep it in view inside its list. @param {Element} line @param {boolean} lit @param {Element} list */
+/**
+ * Mark a line as the current one, and keep it in view inside its list.
+ * @param {Element} line
+ * @param {boolean} lit
+ * @param {Element} list
+ */
 function light(line, lit, list) {
   if (lit === line.hasAttribute("aria-current")) return;
   if (!lit) {
@@ -60,5 +74,6 @@ function light(line, lit, list) {
   line.setAttribute("aria-current", "step");
   const [item, whole] = [/** @type {HTMLElement} */ (line), /** @type {HTMLElement} */ (list)];
   const top = item.offsetTop - whole.offsetTop;
-  if (top < whole.scrollTop || top + item.offsetHeight > whole.scrollTop + whole.clientHeight) whole.scrollTop = top - whole.clientHeight / 2;
+  if (top < whole.scrollTop || top + item.offsetHeight > whole.scrollTop + whole.clientHeight)
+    whole.scrollTop = top - whole.clientHeight / 2;
 }

@@ -34,12 +34,23 @@ export function drawRace(surface, view, rival, name, t, width) {
   const [from, end] = [first + shown.first, first + shown.end];
   const size = view.task.outputSize;
   let y = 0;
-  const band = (/** @type {string} */ title, /** @type {Float64Array} */ data, /** @type {Uint8Array | null} */ errors) => {
+  const band = (
+    /** @type {string} */ title,
+    /** @type {Float64Array} */ data,
+    /** @type {Uint8Array | null} */ errors,
+  ) => {
     y += TITLE;
     const box = { x: LEFT, y, w: plot, h: bandHeight(view) };
     y += box.h + 8;
     drawBand(surface, box, { from, end, size, data, errors });
-    titleLine(surface, box, title, errors ? { marks: [{ text: markWord(view.task), colour: palette().wrong, shape: /** @type {const} */ ("frame") }] } : {});
+    titleLine(
+      surface,
+      box,
+      title,
+      errors
+        ? { marks: [{ text: markWord(view.task), colour: palette().wrong, shape: /** @type {const} */ ("frame") }] }
+        : {},
+    );
     if (size > 1) yName(surface, box, "channel");
     return box;
   };
@@ -58,13 +69,22 @@ export function drawRace(surface, view, rival, name, t, width) {
  */
 function drawBand(surface, box, { from, end, size, data, errors }) {
   const { ramps, wrong } = palette();
-  heatMap(surface, box, { columns: end - from, rows: size, ramp: ramps.ink, value: (column, row) => data[(from + column) * size + row] });
+  heatMap(surface, box, {
+    columns: end - from,
+    rows: size,
+    ramp: ramps.ink,
+    value: (column, row) => data[(from + column) * size + row],
+  });
   outline(surface, box);
   if (!errors) return;
   const [w, h] = [box.w / (end - from), box.h / size];
   for (let t = from; t < end; t++) {
     for (let bit = 0; bit < size; bit++) {
-      if (errors[t * size + bit]) surface.frame(box.x + (t - from) * w + 0.5, box.y + bit * h + 0.5, Math.max(1, w - 1), Math.max(1, h - 1), { stroke: wrong, width: w < 5 ? 1 : 1.75 });
+      if (errors[t * size + bit])
+        surface.frame(box.x + (t - from) * w + 0.5, box.y + bit * h + 0.5, Math.max(1, w - 1), Math.max(1, h - 1), {
+          stroke: wrong,
+          width: w < 5 ? 1 : 1.75,
+        });
     }
   }
 }
@@ -83,24 +103,55 @@ export function drawRaceChart(surface, measured, size, now, width) {
   surface.rect(box.x, box.y, box.w, box.h, colours.paper);
   surface.rect(xOf(0), box.y, xOf(size.training[1]) - xOf(0), box.h, colours.answer);
   surface.text("training sizes", xOf(0) + 4, box.y + 12, { fill: colours.muted, size: 10 });
-  titleLine(surface, box, "Wrong answers, share by size", { marks: [{ text: "NTM", colour: colours.write }, { text: "LSTM", colour: colours.read, dash: [5, 3] }] });
+  titleLine(surface, box, "Wrong answers, share by size", {
+    marks: [
+      { text: "NTM", colour: colours.write },
+      { text: "LSTM", colour: colours.read, dash: [5, 3] },
+    ],
+  });
   const line = (/** @type {"ntm" | "lstm"} */ key) => measured.flatMap((point) => [xOf(point.size), yOf(point[key])]);
   surface.line(line("ntm"), { stroke: colours.write, width: 2.25 });
   surface.line(line("lstm"), { stroke: colours.read, width: 2.25, dash: [5, 3] });
   for (const point of measured) {
-    surface.area([xOf(point.size) - 4, yOf(point.ntm) + 3, xOf(point.size), yOf(point.ntm) - 5, xOf(point.size) + 4, yOf(point.ntm) + 3], colours.write);
+    surface.area(
+      [
+        xOf(point.size) - 4,
+        yOf(point.ntm) + 3,
+        xOf(point.size),
+        yOf(point.ntm) - 5,
+        xOf(point.size) + 4,
+        yOf(point.ntm) + 3,
+      ],
+      colours.write,
+    );
     surface.disc(xOf(point.size), yOf(point.lstm), 3, colours.read);
   }
   surface.line([xOf(now), box.y, xOf(now), box.y + box.h], { stroke: colours.cursor });
   outline(surface, box);
-  for (const share of [0, 0.2, 0.4, 0.6]) surface.text(`${Math.round(100 * share)} %`, box.x - 4, yOf(share) + 3.5, { anchor: "end", fill: colours.muted, size: 10 });
-  for (const x of roundSteps(0, size.most, box.w / 50)) surface.text(String(x), xOf(x), box.y + box.h + 13, { anchor: "middle", fill: colours.muted, size: 10 });
+  for (const share of [0, 0.2, 0.4, 0.6])
+    surface.text(`${Math.round(100 * share)} %`, box.x - 4, yOf(share) + 3.5, {
+      anchor: "end",
+      fill: colours.muted,
+      size: 10,
+    });
+  for (const x of roundSteps(0, size.most, box.w / 50))
+    surface.text(String(x), xOf(x), box.y + box.h + 13, { anchor: "middle", fill: colours.muted, size: 10 });
   surface.text(size.name, box.x + box.w / 2, box.y + box.h + 27, { anchor: "middle", fill: colours.muted, size: 10 });
 }
 
-/** @param {View} view @param {Score | null} rival @param {string} name @param {{label: string, training: [number, number]}} size @param {number} now */
+/**
+ * @param {View} view
+ * @param {Score | null} rival
+ * @param {string} name
+ * @param {{label: string, training: [number, number]}} size
+ * @param {number} now
+ */
 export function describeRace(view, rival, name, size, now) {
   if (!rival) return `${name} is running on the same input …`;
-  const past = now > size.training[1] ? `past the training range (${size.training[0]} to ${size.training[1]})` : "inside the training range";
-  return `${size.label} ${now}, ${past}. NTM: ${outcome(view.task, view.score)}. ${name}: ${outcome(view.task, rival)}.`;
+  const past =
+    now > size.training[1]
+      ? `past the training range (${size.training[0]} to ${size.training[1]})`
+      : "inside the training range";
+  const [mine, its] = [view.score, rival].map((score) => outcome(view.task, score));
+  return `${size.label} ${now}, ${past}. NTM: ${mine}. ${name}: ${its}.`;
 }

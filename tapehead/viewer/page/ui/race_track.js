@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * Running the rival. An LSTM of the paper has twenty times the parameters of the machine beside it, so it runs after the
+ * Running the rival. An LSTM of the paper has twenty times the parameters of the machine beside it, so it runs after
+ *   the
  * repaint, and the page stays quick.
  *
  * @typedef {import("./model.js").View} View
@@ -32,7 +33,12 @@ export class RaceTrack {
     return rivals.find(({ id }) => id === this.page.state.rival) ?? rivals[0] ?? null;
   }
 
-  /** What the race panel shows; null if there is no rival. @param {View} view @param {Record<string, number>} sizes @returns {import("./app.js").Race | null} */
+  /**
+   * What the race panel shows; null if there is no rival.
+   * @param {View} view
+   * @param {Record<string, number>} sizes
+   * @returns {import("./app.js").Race | null}
+   */
   race(view, sizes) {
     const entry = this.entry();
     if (!entry) return null;
@@ -41,7 +47,13 @@ export class RaceTrack {
     const size = view.task.sizes[0];
     const done = this.last && this.last.sequence === view.sequence && this.last.id === entry.id;
     if (!done) this.later(view, entry.id);
-    return { name: entry.title, score: done && this.last ? this.last.score : null, size, now: sizes[size.name], measured: this.measured };
+    return {
+      name: entry.title,
+      score: done && this.last ? this.last.score : null,
+      size,
+      now: sizes[size.name],
+      measured: this.measured,
+    };
   }
 
   /** @param {string} key */
@@ -69,11 +81,15 @@ export class RaceTrack {
     const entry = this.entry();
     if (!scene || !scene.race || !entry) return;
     const { view } = scene;
-    const rival = await this.page.room.once(`machine ${entry.id}`, () => /** @type {any} */ (this.page.room.source).load(entry.id));
+    const rival = await this.page.room.once(`machine ${entry.id}`, () =>
+      /** @type {any} */ (this.page.room.source).load(entry.id),
+    );
     this.measured = [];
     const mine = ++this.sweep;
     const { least, most, name } = view.task.sizes[0];
-    const sizes = Array.from({ length: SIZES_MEASURED }, (_, i) => Math.max(least, Math.round((most * (i + 1)) / SIZES_MEASURED)));
+    const sizes = Array.from({ length: SIZES_MEASURED }, (_, i) =>
+      Math.max(least, Math.round((most * (i + 1)) / SIZES_MEASURED)),
+    );
     for (const size of sizes) {
       await new Promise((resolve) => setTimeout(resolve, 0));
       if (mine !== this.sweep) return;

@@ -50,19 +50,48 @@ function renderTour(page) {
   byId("tour").dataset.key = key;
   say(byId("tour-count"), `Tour, chapter ${state.chapter} of ${CHAPTERS.length}`);
   say(byId("tour-title"), chapter.title);
-  const missing = there ? [] : [el("p", { class: "finding", text: `This page does not hold ${chapter.machine}. "tapehead view" shows the whole zoo.` })];
+  const missing = there
+    ? []
+    : [
+        el("p", {
+          class: "finding",
+          text: `This page does not hold ${chapter.machine}. "tapehead view" shows the whole zoo.`,
+        }),
+      ];
   fill(byId("tour-body"), ...chapter.text.map((text) => el("p", { text })), ...missing);
-  fill(byId("tour-tries"), ...(there ? chapter.tries : []).map(({ text, patch, play }) => el("button", {
-    type: "button", text, on: { click: () => {
-      page.player.stop();
-      page.update({ ...patch });
-      if (play) page.player.play("steps");
-    } },
-  })));
-  fill(byId("tour-chapters"), ...CHAPTERS.map(({ title }, i) => el("li", {}, el("button", {
-    type: "button", text: String(i + 1), "aria-label": `Chapter ${i + 1}: ${title}`, title, "aria-current": i + 1 === state.chapter ? "step" : null,
-    on: { click: () => page.openChapter(i + 1) },
-  }))));
+  fill(
+    byId("tour-tries"),
+    ...(there ? chapter.tries : []).map(({ text, patch, play }) =>
+      el("button", {
+        type: "button",
+        text,
+        on: {
+          click: () => {
+            page.player.stop();
+            page.update({ ...patch });
+            if (play) page.player.play("steps");
+          },
+        },
+      }),
+    ),
+  );
+  fill(
+    byId("tour-chapters"),
+    ...CHAPTERS.map(({ title }, i) =>
+      el(
+        "li",
+        {},
+        el("button", {
+          type: "button",
+          text: String(i + 1),
+          "aria-label": `Chapter ${i + 1}: ${title}`,
+          title,
+          "aria-current": i + 1 === state.chapter ? "step" : null,
+          on: { click: () => page.openChapter(i + 1) },
+        }),
+      ),
+    ),
+  );
 }
 
 /** @param {Page} page @param {Scene} scene */
@@ -99,15 +128,37 @@ function renderFacts(page, { view, state, snapshot }) {
   document.title = `${machine.title} · The tape room`;
   say(byId("headline"), `${machine.title}: ${shown ? shown.entry.detail : ""}`);
   const after = snapshot ? `After ${snapshot.episodes.toLocaleString("en")} training sequences: ` : "";
-  say(byId("verdict"), `${after}${!task.bayes && score.wrong === 0 ? `${after ? "all" : "All"} ${score.answers} answers are right (${score.bits.toFixed(1)} bits)` : outcome(task, score)}`);
+  const right = `${after ? "all" : "All"} ${score.answers} answers are right (${score.bits.toFixed(1)} bits)`;
+  say(byId("verdict"), after + (!task.bayes && score.wrong === 0 ? right : outcome(task, score)));
   const past = task.sizes.filter(({ name, training }) => view.content.sizes[name] > training[1]);
-  const sizes = past.map(({ label, name, training }) => `${label} ${view.content.sizes[name]} is past the training range (${training[0]} to ${training[1]})`);
+  const sizes = past.map(
+    ({ label, name, training }) =>
+      `${label} ${view.content.sizes[name]} is past the training range (${training[0]} to ${training[1]})`,
+  );
   const painted = state.content !== null ? ["the input is painted"] : [];
-  say(byId("past"), [...sizes, ...painted, ...(view.edited ? [`${plural(state.edits.length, "intervention")} in force`] : [])].join("; "));
-  say(byId("score-note"), `${trace.steps} steps on a tape of ${view.slots} slots of ${trace.memory.shape[2]} numbers. Drag over the input to paint it, click an output for its lineage.`);
+  say(
+    byId("past"),
+    [...sizes, ...painted, ...(view.edited ? [`${plural(state.edits.length, "intervention")} in force`] : [])].join(
+      "; ",
+    ),
+  );
+  say(
+    byId("score-note"),
+    `${trace.steps} steps on a tape of ${view.slots} slots of ${trace.memory.shape[2]} numbers. ` +
+      `Drag over the input to paint it, click an output for its lineage.`,
+  );
   say(byId("tape-note"), state.lock ? "" : "Point at a cell to read it; click it to change it (Interventions).");
-  const kinds = { embedded: "This page holds its machine; nothing is loaded from anywhere.", static: "Machines are loaded from this site.", server: "Machines are loaded from tapehead view.", files: "Machines are loaded from files." };
-  say(byId("origin"), `${source ? kinds[source.kind] ?? "" : ""} Weights: ${machine.precision}; ${machine.parameterCount.toLocaleString("en")} parameters. Everything is computed in this page.`);
+  const kinds = {
+    embedded: "This page holds its machine; nothing is loaded from anywhere.",
+    static: "Machines are loaded from this site.",
+    server: "Machines are loaded from tapehead view.",
+    files: "Machines are loaded from files.",
+  };
+  say(
+    byId("origin"),
+    `${source ? (kinds[source.kind] ?? "") : ""} Weights: ${machine.precision}; ` +
+      `${machine.parameterCount.toLocaleString("en")} parameters. Everything is computed in this page.`,
+  );
 }
 
 /** @param {Page} page @param {Scene} scene */
@@ -127,11 +178,19 @@ function renderSizes(page, { view, state }) {
   const key = view.task.sizes.map(({ name, most }) => name + most).join();
   if (holder.dataset.key !== key) {
     holder.dataset.key = key;
-    fill(holder, ...view.task.sizes.map(({ name, label, least, most, training }) => {
-      const range = training[0] === training[1] ? String(training[0]) : `${training[0]} to ${training[1]}`;
-      return el("label", { class: "size", title: `In training: ${range}` }, label,
-        el("input", { type: "range", id: `size-${name}`, min: least, max: most, step: 1, "data-size": name }), el("output", { id: `size-${name}-value`, for: `size-${name}` }));
-    }));
+    fill(
+      holder,
+      ...view.task.sizes.map(({ name, label, least, most, training }) => {
+        const range = training[0] === training[1] ? String(training[0]) : `${training[0]} to ${training[1]}`;
+        return el(
+          "label",
+          { class: "size", title: `In training: ${range}` },
+          label,
+          el("input", { type: "range", id: `size-${name}`, min: least, max: most, step: 1, "data-size": name }),
+          el("output", { id: `size-${name}-value`, for: `size-${name}` }),
+        );
+      }),
+    );
   }
   const sizes = sizesOf(view.task, view.content.sizes);
   for (const { name } of view.task.sizes) {
@@ -147,27 +206,52 @@ function renderSizes(page, { view, state }) {
 function renderHeads({ view, state }) {
   for (const kind of HEADS) {
     const count = view.trace[kind].weightings.shape[1];
-    choices(select(`${kind}-head`), Array.from({ length: count }, (_, i) => ({ value: String(i), text: `${i + 1} of ${count}` })), String(state[kind]));
+    choices(
+      select(`${kind}-head`),
+      Array.from({ length: count }, (_, i) => ({ value: String(i), text: `${i + 1} of ${count}` })),
+      String(state[kind]),
+    );
   }
   select("span").value = state.span;
 }
 
 /** Buttons and fields for the input at the cursor: painting by keyboard. @param {Page} page @param {Scene} scene */
 function renderPaint(page, { view, state }) {
-  const cells = view.task.inputChannels.map((channel, i) => ({ channel, i, cell: view.task.place(view.content, state.t, i) })).filter(({ cell }) => cell !== null);
+  const cells = view.task.inputChannels
+    .map((channel, i) => ({ channel, i, cell: view.task.place(view.content, state.t, i) }))
+    .filter(({ cell }) => cell !== null);
   const holder = byId("paint-bits");
   const key = cells.map(({ channel, i, cell }) => `${i}${channel.name}${cell?.kind}`).join();
   if (holder.dataset.key !== key) {
     holder.dataset.key = key;
-    fill(holder, ...cells.map(({ channel, i, cell }) => cell?.kind === "number"
-      ? el("label", {}, channel.name, el("input", { type: "number", step: "any", "data-channel": i, id: `paint-${i}` }))
-      : el("button", { type: "button", "data-channel": i, id: `paint-${i}` })));
-    if (!cells.length) fill(holder, el("span", { class: "note", text: "Nothing to paint at this step: it has a delimiter, or no input." }));
+    fill(
+      holder,
+      ...cells.map(({ channel, i, cell }) =>
+        cell?.kind === "number"
+          ? el(
+              "label",
+              {},
+              channel.name,
+              el("input", { type: "number", step: "any", "data-channel": i, id: `paint-${i}` }),
+            )
+          : el("button", { type: "button", "data-channel": i, id: `paint-${i}` }),
+      ),
+    );
+    if (!cells.length)
+      fill(
+        holder,
+        el("span", { class: "note", text: "Nothing to paint at this step: it has a delimiter, or no input." }),
+      );
   }
   for (const { channel, i, cell } of cells) {
     const control = byId(`paint-${i}`);
     if (!cell) continue;
-    if (cell.kind === "number") setInput(/** @type {HTMLInputElement} */ (control), { value: Number(cell.value.toFixed(4)), min: cell.least, max: cell.most });
+    if (cell.kind === "number")
+      setInput(/** @type {HTMLInputElement} */ (control), {
+        value: Number(cell.value.toFixed(4)),
+        min: cell.least,
+        max: cell.most,
+      });
     else {
       say(control, String(Math.round(cell.value)));
       control.setAttribute("aria-label", `Input ${channel.name} at this step`);
@@ -193,7 +277,9 @@ function renderPanels(page, scene) {
     },
     interventions: () => {
       refreshForm(view);
-      fillEdits(byId("edits"), state, (i) => page.update({ edits: page.state.edits.filter((_, place) => place !== i) }));
+      fillEdits(byId("edits"), state, (i) =>
+        page.update({ edits: page.state.edits.filter((_, place) => place !== i) }),
+      );
       say(byId("edit-count"), editCount(view));
     },
     program: () => fillProgram(view, state),
@@ -227,7 +313,11 @@ function renderTraining(page, { view, snapshots, snapshot }) {
 function renderRace(page, { view, race }) {
   show(byId("race-controls"), race !== null);
   if (!race) {
-    say(byId("race-text"), `There is no LSTM for the ${view.task.title} task here. Train one with "tapehead train ${view.task.name} --model lstm", and "tapehead view" offers the race.`);
+    say(
+      byId("race-text"),
+      `There is no LSTM for the ${view.task.title} task here. ` +
+        `Train one with "tapehead train ${view.task.name} --model lstm", and "tapehead view" offers the race.`,
+    );
     return;
   }
   const rivals = page.room.rivals().map(({ id, title }) => ({ value: id, text: title }));

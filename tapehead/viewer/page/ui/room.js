@@ -27,7 +27,10 @@ export class Room {
     this.source = null;
     /** @type {MachineEntry[]} */
     this.entries = [];
-    /** @type {{entry: MachineEntry, trained: NTMMachine, task: import("../engine/api.js").Task, snapshots: SnapshotEntry[]} | null} */
+    /**
+     * @type {{entry: MachineEntry, trained: NTMMachine, task: import("../engine/api.js").Task, snapshots:
+     *   SnapshotEntry[]} | null}
+     */
     this.shown = null;
     /** @type {Map<string, Promise<any>>} */
     this.loads = new Map();
@@ -49,7 +52,8 @@ export class Room {
   async addFiles(files) {
     const added = await fileSource(files);
     const found = await added.list();
-    if (!found.length) throw new EngineError("The files hold no machine: give a safetensors file with its config or card.");
+    if (!found.length)
+      throw new EngineError("The files hold no machine: give a safetensors file with its config or card.");
     this.source = this.source ? joinSources(added, this.source) : added;
     this.loads.clear(); // a file may have the name of one that was loaded before
     this.loaded.clear();
@@ -73,20 +77,32 @@ export class Room {
   find(name) {
     const known = this.ntms();
     if (name === null) return known.find(({ id }) => id === this.source?.first) ?? known[0] ?? null;
-    return known.find(({ id }) => id === name) ?? known.find(({ id, title }) => title === name || id.endsWith(`/${name}`)) ?? null;
+    return (
+      known.find(({ id }) => id === name) ??
+      known.find(({ id, title }) => title === name || id.endsWith(`/${name}`)) ??
+      null
+    );
   }
 
   /** A machine with its task and snapshots, to be shown. @param {MachineEntry} entry */
   async prepare(entry) {
     const source = /** @type {Source} */ (this.source);
     const trained = await this.once(`machine ${entry.id}`, () => source.load(entry.id));
-    if (!trained.task) throw new EngineError(`${entry.title} was trained on a task that this page does not have, so it has no input to show.`);
+    if (!trained.task)
+      throw new EngineError(
+        `${entry.title} was trained on a task that this page does not have, so it has no input to show.`,
+      );
     const task = makeTask(trained.task);
     const snapshots = entry.snapshots ? await this.once(`snapshots ${entry.id}`, () => source.snapshots(entry.id)) : [];
     return { entry, trained, task, snapshots };
   }
 
-  /** The machine of a snapshot, or the trained one; null while it loads. @param {string | null} key @param {() => void} ready @returns {NTMMachine | null} */
+  /**
+   * The machine of a snapshot, or the trained one; null while it loads.
+   * @param {string | null} key
+   * @param {() => void} ready
+   * @returns {NTMMachine | null}
+   */
   machine(key, ready) {
     if (!this.shown) return null;
     const { entry, trained } = this.shown;

@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * The state of the page, and its text in the URL. Everything that decides what is seen is here, so a link shows the same.
+ * The state of the page, and its text in the URL. Everything that decides what is seen is here, so a link shows the
+ *   same.
  *
  * @typedef {import("../engine/api.js").Intervention} Intervention
  * @typedef {"microscope" | "lineage" | "interventions" | "program" | "training" | "race"} Panel
@@ -27,15 +28,39 @@
  */
 import { decodeInterventions, encodeInterventions } from "../engine/interventions.js";
 
-export const PANELS = /** @type {Panel[]} */ (["microscope", "lineage", "interventions", "program", "training", "race"]);
+export const PANELS = /** @type {Panel[]} */ ([
+  "microscope",
+  "lineage",
+  "interventions",
+  "program",
+  "training",
+  "race",
+]);
 export const HEADS = /** @type {const} */ (["write", "read"]);
 export const THEMES = /** @type {const} */ (["system", "light", "dark"]);
 
 /** @returns {State} */
 export function initial() {
   return {
-    machine: null, sizes: {}, slots: null, seed: 0, content: null, t: 0, panel: "microscope", write: 0, read: 0, kind: "write",
-    slot: null, pick: null, edits: [], span: "used", snapshot: null, rival: null, theme: "system", chapter: 0, lock: false,
+    machine: null,
+    sizes: {},
+    slots: null,
+    seed: 0,
+    content: null,
+    t: 0,
+    panel: "microscope",
+    write: 0,
+    read: 0,
+    kind: "write",
+    slot: null,
+    pick: null,
+    edits: [],
+    span: "used",
+    snapshot: null,
+    rival: null,
+    theme: "system",
+    chapter: 0,
+    lock: false,
   };
 }
 
@@ -43,14 +68,30 @@ const whole = (/** @type {number} */ least) => (/** @type {string} */ text) => {
   const value = Number(text);
   return Number.isInteger(value) && value >= least && value < 2 ** 32 ? value : undefined;
 };
-const oneOf = (/** @type {readonly string[]} */ names) => (/** @type {string} */ text) => (names.includes(text) ? text : undefined);
+const oneOf = (/** @type {readonly string[]} */ names) => (/** @type {string} */ text) =>
+  names.includes(text) ? text : undefined;
 const text = (/** @type {string} */ given) => given;
 
 /** How each field is read; the name in the URL is the field's. @type {Record<string, (text: string) => any>} */
 const READ = {
-  machine: text, slots: whole(1), seed: whole(0), content: text, t: whole(0), panel: oneOf(PANELS), write: whole(0), read: whole(0),
-  kind: oneOf(HEADS), slot: whole(0), pick: whole(0), edits: decodeInterventions, span: oneOf(["used", "all"]),
-  snapshot: text, rival: text, theme: oneOf(THEMES), chapter: whole(0), lock: (given) => given === "1",
+  machine: text,
+  slots: whole(1),
+  seed: whole(0),
+  content: text,
+  t: whole(0),
+  panel: oneOf(PANELS),
+  write: whole(0),
+  read: whole(0),
+  kind: oneOf(HEADS),
+  slot: whole(0),
+  pick: whole(0),
+  edits: decodeInterventions,
+  span: oneOf(["used", "all"]),
+  snapshot: text,
+  rival: text,
+  theme: oneOf(THEMES),
+  chapter: whole(0),
+  lock: (given) => given === "1",
 };
 
 /** The hash of a state, without what is as at the start. @param {State} state */

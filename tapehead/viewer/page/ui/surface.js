@@ -3,7 +3,8 @@
  * What figures are drawn on: a canvas, or the text of an SVG file. Both have the same operations, so a saved picture is
  * made by the code that draws the page. Coordinates are CSS pixels.
  *
- * @typedef {{size?: number, anchor?: "start" | "middle" | "end", fill?: string, weight?: string, turn?: boolean, mono?: boolean}} TextLook
+ * @typedef {{size?: number, anchor?: "start" | "middle" | "end", fill?: string, weight?: string, turn?: boolean,
+ *   mono?: boolean}} TextLook
  * @typedef {{stroke: string, width?: number, dash?: number[]}} LineLook
  * @typedef {{
  *   rect(x: number, y: number, w: number, h: number, fill: string): void,
@@ -29,13 +30,27 @@ function bitmap(columns, rows, words) {
   if (scratch.width !== columns) scratch.width = columns;
   if (scratch.height !== rows) scratch.height = rows;
   const context = /** @type {CanvasRenderingContext2D} */ (scratch.getContext("2d", { willReadFrequently: true }));
-  context.putImageData(new ImageData(new Uint8ClampedArray(/** @type {ArrayBuffer} */ (words.buffer), words.byteOffset, 4 * columns * rows), columns, rows), 0, 0);
+  context.putImageData(
+    new ImageData(
+      new Uint8ClampedArray(/** @type {ArrayBuffer} */ (words.buffer), words.byteOffset, 4 * columns * rows),
+      columns,
+      rows,
+    ),
+    0,
+    0,
+  );
   return scratch;
 }
 
 /** @implements {Surface} */
 export class CanvasSurface {
-  /** @param {HTMLCanvasElement} canvas @param {number} width @param {number} height @param {number} [ratio] @param {boolean} [fixed] keep the CSS size */
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {number} width
+   * @param {number} height
+   * @param {number} [ratio]
+   * @param {boolean} [fixed] keep the CSS size
+   */
   constructor(canvas, width, height, ratio = window.devicePixelRatio || 1, fixed = false) {
     const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
     if (canvas.width !== w) canvas.width = w;
@@ -76,7 +91,14 @@ export class CanvasSurface {
     this.context.fill();
   }
 
-  /** @param {number} x0 @param {number} x1 @param {number} y @param {number} height @param {LineLook} look @param {number} opacity */
+  /**
+   * @param {number} x0
+   * @param {number} x1
+   * @param {number} y
+   * @param {number} height
+   * @param {LineLook} look
+   * @param {number} opacity
+   */
   curve(x0, x1, y, height, look, opacity) {
     const { context } = this;
     context.beginPath();
@@ -97,7 +119,12 @@ export class CanvasSurface {
   }
 
   /** @param {string} text @param {number} x @param {number} y @param {TextLook} [look] */
-  text(text, x, y, { size = SIZE, anchor = "start", fill = "#000000", weight = "400", turn = false, mono = false } = {}) {
+  text(
+    text,
+    x,
+    y,
+    { size = SIZE, anchor = "start", fill = "#000000", weight = "400", turn = false, mono = false } = {},
+  ) {
     const { context } = this;
     context.font = `${weight} ${size}px ${mono ? MONO : FONT}`;
     context.fillStyle = fill;
@@ -113,7 +140,15 @@ export class CanvasSurface {
     context.restore();
   }
 
-  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {number} columns @param {number} rows @param {Uint32Array} words */
+  /**
+   * @param {number} x
+   * @param {number} y
+   * @param {number} w
+   * @param {number} h
+   * @param {number} columns
+   * @param {number} rows
+   * @param {Uint32Array} words
+   */
   pixels(x, y, w, h, columns, rows, words) {
     if (columns && rows) this.context.drawImage(bitmap(columns, rows, words), x, y, w, h);
   }
@@ -139,9 +174,11 @@ export class CanvasSurface {
 }
 
 const r1 = (/** @type {number} */ x) => String(Math.round(x * 10) / 10);
-const escaped = (/** @type {string} */ text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
+const escaped = (/** @type {string} */ text) =>
+  text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 const stroked = (/** @type {LineLook} */ { stroke, width = 1, dash = [] }) =>
-  `fill="none" stroke="${stroke}" stroke-width="${r1(width)}"${dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : ""}`;
+  `fill="none" stroke="${stroke}" stroke-width="${r1(width)}"` +
+  (dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : "");
 
 /** @implements {Surface} */
 export class SvgSurface {
@@ -171,10 +208,19 @@ export class SvgSurface {
     this.parts.push(`<polygon points="${points.map(r1).join(" ")}" fill="${fill}"/>`);
   }
 
-  /** @param {number} x0 @param {number} x1 @param {number} y @param {number} height @param {LineLook} look @param {number} opacity */
+  /**
+   * @param {number} x0
+   * @param {number} x1
+   * @param {number} y
+   * @param {number} height
+   * @param {LineLook} look
+   * @param {number} opacity
+   */
   curve(x0, x1, y, height, look, opacity) {
     const at = [x0, y, x0, y - height, x1, y - height, x1, y].map(r1);
-    this.parts.push(`<path d="M${at[0]} ${at[1]}C${at.slice(2).join(" ")}" opacity="${r1(opacity)}" ${stroked(look)}/>`);
+    this.parts.push(
+      `<path d="M${at[0]} ${at[1]}C${at.slice(2).join(" ")}" opacity="${r1(opacity)}" ${stroked(look)}/>`,
+    );
   }
 
   /** @param {number} x @param {number} y @param {number} r @param {string} fill */
@@ -183,20 +229,35 @@ export class SvgSurface {
   }
 
   /** @param {string} text @param {number} x @param {number} y @param {TextLook} [look] */
-  text(text, x, y, { size = SIZE, anchor = "start", fill = "#000000", weight = "400", turn = false, mono = false } = {}) {
+  text(
+    text,
+    x,
+    y,
+    { size = SIZE, anchor = "start", fill = "#000000", weight = "400", turn = false, mono = false } = {},
+  ) {
     const turned = turn ? ` transform="rotate(-90 ${r1(x)} ${r1(y)})"` : "";
     const family = escaped(mono ? MONO : FONT);
     this.parts.push(
-      `<text x="${r1(x)}" y="${r1(y)}" font-family="${family}" font-size="${size}" font-weight="${weight}" text-anchor="${anchor}" fill="${fill}"${turned}>${escaped(text)}</text>`,
+      `<text x="${r1(x)}" y="${r1(y)}" font-family="${family}" font-size="${size}" font-weight="${weight}" ` +
+        `text-anchor="${anchor}" fill="${fill}"${turned}>${escaped(text)}</text>`,
     );
   }
 
-  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {number} columns @param {number} rows @param {Uint32Array} words */
+  /**
+   * @param {number} x
+   * @param {number} y
+   * @param {number} w
+   * @param {number} h
+   * @param {number} columns
+   * @param {number} rows
+   * @param {Uint32Array} words
+   */
   pixels(x, y, w, h, columns, rows, words) {
     if (!columns || !rows) return;
     const url = bitmap(columns, rows, words).toDataURL("image/png");
     this.parts.push(
-      `<image x="${r1(x)}" y="${r1(y)}" width="${r1(w)}" height="${r1(h)}" preserveAspectRatio="none" style="image-rendering:pixelated" href="${url}"/>`,
+      `<image x="${r1(x)}" y="${r1(y)}" width="${r1(w)}" height="${r1(h)}" ` +
+        `preserveAspectRatio="none" style="image-rendering:pixelated" href="${url}"/>`,
     );
   }
 

@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * The tape at the cursor: memory cells, the heads with their spread, what the step erased and added, and the step before.
+ * The tape at the cursor: memory cells, the heads with their spread, what the step erased and added, and the step
+ *   before.
  *
  * @typedef {import("./model.js").View} View
  * @typedef {import("./state.js").State} State
@@ -38,7 +39,12 @@ export function drawTape(surface, view, state, width) {
   return layout;
 }
 
-/** @param {View} view @param {State} state @param {number} width @returns {TapeLayout & {height: number, bars: number}} */
+/**
+ * @param {View} view
+ * @param {State} state
+ * @param {number} width
+ * @returns {TapeLayout & {height: number, bars: number}}
+ */
 export function layoutTape(view, state, width) {
   const { first, rows } = rowsShown(view, state);
   const bars = Math.max(30, Math.min(64, width * 0.12));
@@ -69,7 +75,12 @@ export function memoryScale(trace) {
   return scale;
 }
 
-/** @param {import("./surface.js").Surface} surface @param {View} view @param {State} state @param {TapeLayout} layout */
+/**
+ * @param {import("./surface.js").Surface} surface
+ * @param {View} view
+ * @param {State} state
+ * @param {TapeLayout} layout
+ */
 function drawCells(surface, view, state, { cells, rows, first }) {
   const { trace, arc } = view;
   const colours = palette();
@@ -82,7 +93,12 @@ function drawCells(surface, view, state, { cells, rows, first }) {
     const { erased, added } = changes(trace, state.t, slot);
     for (let column = 0; column < columns; column++) {
       const i = from + slot * columns + column;
-      const [x, y, value, before] = [cells.x + column * w, cells.y + row * h, trace.memory.data[i], trace.memoryBefore.data[i]];
+      const [x, y, value, before] = [
+        cells.x + column * w,
+        cells.y + row * h,
+        trace.memory.data[i],
+        trace.memoryBefore.data[i],
+      ];
       surface.rect(x, y, w + 0.3, h + 0.3, colourOf(colours.signed, value, -scale, scale));
       if (Math.abs(value - before) > CHANGED * scale) {
         surface.area([x, y, x + 0.55 * w, y, x, y + 0.55 * h], colourOf(colours.signed, before, -scale, scale));
@@ -90,13 +106,20 @@ function drawCells(surface, view, state, { cells, rows, first }) {
       }
       if (value < -0.15 * scale && w > 7) surface.rect(x + w / 2 - 2, y + h / 2 - 0.6, 4, 1.2, colours.paper);
       const frame = { width: 1.5 };
-      if (Math.abs(erased[column]) > CHANGED * scale) surface.frame(x + 1, y + 1, w - 2, h - 2, { ...frame, stroke: colours.erased, dash: [2.5, 2] });
-      if (Math.abs(added[column]) > CHANGED * scale) surface.frame(x + 2.2, y + 2.2, w - 4.4, h - 4.4, { width: 1.25, stroke: colours.added });
+      if (Math.abs(erased[column]) > CHANGED * scale)
+        surface.frame(x + 1, y + 1, w - 2, h - 2, { ...frame, stroke: colours.erased, dash: [2.5, 2] });
+      if (Math.abs(added[column]) > CHANGED * scale)
+        surface.frame(x + 2.2, y + 2.2, w - 4.4, h - 4.4, { width: 1.25, stroke: colours.added });
     }
   }
 }
 
-/** What a step took from a slot and added to it, by column. @param {View["trace"]} trace @param {number} t @param {number} slot */
+/**
+ * What a step took from a slot and added to it, by column.
+ * @param {View["trace"]} trace
+ * @param {number} t
+ * @param {number} slot
+ */
 export function changes(trace, t, slot) {
   const [, heads, columns] = trace.erase.shape;
   const erased = new Float64Array(columns);
@@ -115,24 +138,35 @@ export function changes(trace, t, slot) {
   return { erased, added };
 }
 
-/** Bars of both weightings, with the step before as an outline. @param {import("./surface.js").Surface} surface @param {View} view @param {State} state @param {TapeLayout & {bars: number}} layout */
+/**
+ * Bars of both weightings, with the step before as an outline.
+ * @param {import("./surface.js").Surface} surface
+ * @param {View} view
+ * @param {State} state
+ * @param {TapeLayout & {bars: number}} layout
+ */
 function drawHeads(surface, view, state, { cells, rows, first, bars }) {
   const { trace, arc } = view;
   const colours = palette();
   const h = cells.h / rows;
   HEADS.forEach((kind, place) => {
     const x = LEFT + place * (bars + 5);
-    const [now, before] = [at(trace[kind].weightings, state.t, state[kind]), at(trace[kind].previous, state.t, state[kind])];
+    const [now, before] = [
+      at(trace[kind].weightings, state.t, state[kind]),
+      at(trace[kind].previous, state.t, state[kind]),
+    ];
     surface.rect(x, cells.y, bars, cells.h, colours.paper);
     for (let row = 0; row < rows; row++) {
       const slot = slotAt(arc, first + row);
       const y = cells.y + row * h;
       if (now[slot] > 0.003) surface.rect(x, y + 1, bars * now[slot], h - 2, colours[kind]);
-      if (before[slot] > 0.003) surface.frame(x, y + 0.5, bars * before[slot], h - 1, { stroke: colours.ghost, width: 1.25, dash: [2, 2] });
+      if (before[slot] > 0.003)
+        surface.frame(x, y + 0.5, bars * before[slot], h - 1, { stroke: colours.ghost, width: 1.25, dash: [2, 2] });
     }
     const [best, row] = [strongest(now), rowOf(arc, strongest(now)) - first];
     const look = { anchor: /** @type {const} */ ("middle"), fill: colours[kind], weight: "600", size: 11 };
-    if (now[best] > SEEN && row >= 0 && row < rows) marker(surface, kind, cells.x - 9, cells.y + (row + 0.5) * h, place);
+    if (now[best] > SEEN && row >= 0 && row < rows)
+      marker(surface, kind, cells.x - 9, cells.y + (row + 0.5) * h, place);
     else if (now[best] > SEEN && row < 0) surface.text(`↑ ${best}`, x + bars / 2, cells.y + 12, look);
     else if (now[best] > SEEN) surface.text(`↓ ${best}`, x + bars / 2, cells.y + cells.h - 4, look);
     outline(surface, { x, y: cells.y, w: bars, h: cells.h });
@@ -142,27 +176,52 @@ function drawHeads(surface, view, state, { cells, rows, first, bars }) {
   });
 }
 
-/** A triangle for the write head, a disc for the read head. @param {import("./surface.js").Surface} surface @param {string} kind @param {number} x @param {number} y @param {number} place */
+/**
+ * A triangle for the write head, a disc for the read head.
+ * @param {import("./surface.js").Surface} surface
+ * @param {string} kind
+ * @param {number} x
+ * @param {number} y
+ * @param {number} place
+ */
 function marker(surface, kind, x, y, place) {
   const colours = palette();
   if (kind === "write") surface.area([x, y - 5, x + 8, y, x, y + 5], colours.write);
   else surface.disc(x + (place ? 3 : 0), y, 3.2, colours.read);
 }
 
-/** @param {import("./surface.js").Surface} surface @param {View} view @param {State} state @param {TapeLayout & {bars: number}} layout */
+/**
+ * @param {import("./surface.js").Surface} surface
+ * @param {View} view
+ * @param {State} state
+ * @param {TapeLayout & {bars: number}} layout
+ */
 function drawTapeText(surface, view, state, { cells, rows, first, width, bars }) {
   const colours = palette();
   const { arc, trace } = view;
   const scale = memoryScale(trace);
   const columns = trace.memory.shape[2];
   const look = { fill: colours.muted, size: 10 };
-  titleLine(surface, { x: LEFT - 30, y: 20, w: width - LEFT + 22, h: 0 }, `Memory after step ${state.t}`, { ramp: colours.signed, low: short(-scale, 1), high: short(scale, 1) });
+  titleLine(surface, { x: LEFT - 30, y: 20, w: width - LEFT + 22, h: 0 }, `Memory after step ${state.t}`, {
+    ramp: colours.signed,
+    low: short(-scale, 1),
+    high: short(scale, 1),
+  });
   for (let row = 0; row < rows; row++) {
-    surface.text(String(slotAt(arc, first + row)), LEFT - 4, cells.y + ((row + 0.5) / rows) * cells.h + 3.5, { ...look, anchor: "end", size: 9.5 });
+    surface.text(String(slotAt(arc, first + row)), LEFT - 4, cells.y + ((row + 0.5) / rows) * cells.h + 3.5, {
+      ...look,
+      anchor: "end",
+      size: 9.5,
+    });
   }
   yName(surface, cells, "slot");
   surface.text("weight of head", LEFT + bars, cells.y + cells.h + 24, { ...look, anchor: "middle" });
-  surface.text(width < 380 ? `column (0 to ${columns - 1})` : `column of the memory (0 to ${columns - 1})`, cells.x + cells.w / 2, cells.y + cells.h + 13, { ...look, anchor: "middle" });
+  surface.text(
+    width < 380 ? `column (0 to ${columns - 1})` : `column of the memory (0 to ${columns - 1})`,
+    cells.x + cells.w / 2,
+    cells.y + cells.h + 13,
+    { ...look, anchor: "middle" },
+  );
   marksLegend(surface, width - 8, cells.y + cells.h + 34, [
     { text: "erased", colour: colours.erased, shape: "dashed" },
     { text: "added", colour: colours.added, shape: "frame" },
@@ -173,7 +232,13 @@ function drawTapeText(surface, view, state, { cells, rows, first, width, bars })
   ]);
 }
 
-/** The memory cell at a point, or null. @param {TapeLayout} layout @param {View} view @param {number} x @param {number} y */
+/**
+ * The memory cell at a point, or null.
+ * @param {TapeLayout} layout
+ * @param {View} view
+ * @param {number} x
+ * @param {number} y
+ */
 export function hitTape({ cells, rows, first }, view, x, y) {
   const columns = view.trace.memory.shape[2];
   const [column, row] = [Math.floor(((x - cells.x) / cells.w) * columns), Math.floor(((y - cells.y) / cells.h) * rows)];

@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * How a run is judged, in words. Where the next bit is left to chance (N-grams), a wrong guess is no mistake: such a run is
+ * How a run is judged, in words. Where the next bit is left to chance (N-grams), a wrong guess is no mistake: such a
+ *   run is
  * judged by its cost above the best possible, and predictions that are far from the best one are marked.
  *
  * @typedef {import("../engine/api.js").Task} Task
@@ -49,7 +50,11 @@ export function marked(task, sequence, score) {
   return Uint8Array.from(score.probabilities.data, (p, t) => (Math.abs(p - goal[t]) > FAR ? 1 : 0));
 }
 
-/** How bad each step is, its name and its largest value: wrong bits, or the cost above the best possible. @param {Task} task @param {Sequence} sequence */
+/**
+ * How bad each step is, its name and its largest value: wrong bits, or the cost above the best possible.
+ * @param {Task} task
+ * @param {Sequence} sequence
+ */
 export function badness(task, sequence) {
   const goal = bestOf(task, sequence);
   if (!goal) {
@@ -61,6 +66,7 @@ export function badness(task, sequence) {
     };
     return { name: "wrong bits", high: size, of: wrong };
   }
-  const far = (/** @type {Score} */ score) => (/** @type {number} */ t) => Math.abs(score.probabilities.data[t] - goal[t]);
+  const far = (/** @type {Score} */ score) => (/** @type {number} */ t) =>
+    Math.abs(score.probabilities.data[t] - goal[t]);
   return { name: "distance", high: 1, of: far };
 }
