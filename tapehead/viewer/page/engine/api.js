@@ -2,30 +2,52 @@
 /**
  * The engine's interface: all that the page imports of it, with its types.
  *
- * Legend, as in Python: T time, I input channels, O output channels, N slots, M width, R read heads, W write heads, H heads of one kind,
- * C controller size, L layers, r shift range. Tensors are flat, row-major; time is the first dimension of everything in a trace.
+ * Legend, as in Python: T time, I input channels, O output channels, N slots, M width, R read heads, W write heads, H
+ * heads of one kind, C controller size, L layers, r shift range. Tensors are flat, row-major; time is the first
+ * dimension of everything in a trace.
  *
  * @typedef {{shape: number[], data: Float64Array}} Tensor
  *   `row(tensor, t)` is the part at index t of the first dimension, as a view.
  *
- * --- machines ---------------------------------------------------------------------------------------------------------
+ * --- machines -------------------------------------------------------------------------------------------------------
  *
- * @typedef {{input_size: number, output_size: number, controller: "lstm" | "feedforward", controller_size: number, controller_layers: number,
- *   read_heads: number, write_heads: number, memory_slots: number, memory_width: number, shift: "softmax" | "scalar", shift_range: number,
- *   initial_memory: "constant" | "random" | "addresses" | "learned", initial_memory_value: number, initial_memory_scale: number,
- *   initial_weightings: "first" | "spread" | "uniform" | "learned", initial_reads: "zeros" | "learned" | "memory",
- *   initial_controller: "zeros" | "learned", order: "write_then_read" | "read_then_write", key_activation: "linear" | "tanh",
- *   add_activation: "linear" | "tanh" | "sigmoid", output_from: "hidden_and_reads" | "hidden", interface_clip: number | null,
- *   write_gate: boolean}} NTMConfig   the options of NTMConfig in Python that a forward pass needs
+ * @typedef {object} NTMConfig   the options of NTMConfig in Python that a forward pass needs
+ * @property {number} input_size
+ * @property {number} output_size
+ * @property {"lstm" | "feedforward"} controller
+ * @property {number} controller_size
+ * @property {number} controller_layers
+ * @property {number} read_heads
+ * @property {number} write_heads
+ * @property {number} memory_slots
+ * @property {number} memory_width
+ * @property {"softmax" | "scalar"} shift
+ * @property {number} shift_range
+ * @property {"constant" | "random" | "addresses" | "learned"} initial_memory
+ * @property {number} initial_memory_value
+ * @property {number} initial_memory_scale
+ * @property {"first" | "spread" | "uniform" | "learned"} initial_weightings
+ * @property {"zeros" | "learned" | "memory"} initial_reads
+ * @property {"zeros" | "learned"} initial_controller
+ * @property {"write_then_read" | "read_then_write"} order
+ * @property {"linear" | "tanh"} key_activation
+ * @property {"linear" | "tanh" | "sigmoid"} add_activation
+ * @property {"hidden_and_reads" | "hidden"} output_from
+ * @property {number | null} interface_clip
+ * @property {boolean} write_gate
+ *
  * @typedef {{input_size: number, output_size: number, hidden_size: number, num_layers: number}} LSTMConfig
  *
- * @typedef {{name: string, options: Object<string, any>}} TaskSpec   name and options as in a card; `makeTask(spec)` makes the task
+ * @typedef {{name: string, options: Object<string, any>}} TaskSpec   name and options as in a card; `makeTask(spec)`
+ *   makes the task
  *
  * @typedef {object} MachineBase
  * @property {string} id        unique in its source
  * @property {string} title     a short name to show, such as "copy-ntm-lstm"
- * @property {TaskSpec | null} task   what it was trained on; null if that is not known, or a task that the page does not have
- * @property {Object<string, any> | null} card   the card of a zoo machine: command, criteria, points, curve, environment ...; null for others
+ * @property {TaskSpec | null} task   what it was trained on; null if that is not known, or a task that the page does
+ *   not have
+ * @property {Object<string, any> | null} card   the card of a zoo machine: command, criteria, points, curve,
+ *   environment ...; null for others
  * @property {string} precision   "float32", or how the weights were rounded to fit into a file
  * @property {number} parameterCount
  * @property {number | null} episodes   training sequences so far, where that is known (snapshots); null otherwise
@@ -35,11 +57,15 @@
  * @typedef {MachineBase & {model: "lstm", config: LSTMConfig}} LSTMMachine
  * @typedef {NTMMachine | LSTMMachine} Machine
  *
- * --- running ----------------------------------------------------------------------------------------------------------
+ * --- running --------------------------------------------------------------------------------------------------------
  *
- * @typedef {{memory: Float64Array, readWeightings: Float64Array, writeWeightings: Float64Array, reads: Float64Array, hidden: Float64Array,
- *   cell: Float64Array}} State   a value: `step` never changes the one that it is given
- *   memory [N, M], readWeightings [R, N], writeWeightings [W, N], reads [R, M], hidden and cell [L, C] (L is 0 for a feedforward controller)
+ * @typedef {object} State   a value: `step` never changes the one that it is given
+ * @property {Float64Array} memory            [N, M]
+ * @property {Float64Array} readWeightings    [R, N]
+ * @property {Float64Array} writeWeightings   [W, N]
+ * @property {Float64Array} reads             [R, M]
+ * @property {Float64Array} hidden            [L, C]; L is 0 for a feedforward controller
+ * @property {Float64Array} cell              [L, C]
  *
  * @typedef {object} HeadTrace   how the heads of one kind found their places, step by step
  * @property {Tensor} keys          [T, H, M]
@@ -64,7 +90,8 @@
  * @property {Tensor} erase         [T, W, M]
  * @property {Tensor} add           [T, W, M]
  * @property {Tensor} writeGates    [T, W]      ones where the machine has no write gate
- * @property {Tensor} written       [T, W, N]   the weighting that was written with: the write gate times the weighting; zeros where the head is muted
+ * @property {Tensor} written       [T, W, N]   the weighting that was written with: the write gate times the weighting;
+ *   zeros where the head is muted
  * @property {Tensor} memoryBefore  [T, N, M]   as the step finds it, cells that an intervention set included
  * @property {Tensor} memory        [T, N, M]   after the step
  * @property {Tensor} reads         [T, R, M]   zeros where the head is muted
@@ -80,28 +107,34 @@
  *   hidden and cells [T, L, H], logits [T, O]
  * @typedef {NTMTrace | LSTMTrace} Trace
  *
- * --- interventions: plain data, applied while the machine runs -----------------------------------------------------------
+ * --- interventions: plain data, applied while the machine runs ------------------------------------------------------
  *
  * @typedef {{kind: "read" | "write", index: number}} Head
- * @typedef {{type: "pin", from: number, to: number | null, head: Head, what: "gate" | "strength" | "sharpening", value: number}} PinNumber
+ * @typedef {{type: "pin", from: number, to: number | null, head: Head, what: "gate" | "strength" | "sharpening", value:
+ *   number}} PinNumber
  * @typedef {{type: "pin", from: number, to: number | null, head: Head, what: "shift", value: number}} PinShift
  *   value: the shift in slots, which may be a fraction: 0.25 puts 3/4 on 0 and 1/4 on +1; limited to the shift range
- * @typedef {{type: "mute", from: number, to: number | null, head: Head}} Mute   a write head writes nothing; a read head reads zeros
+ * @typedef {{type: "mute", from: number, to: number | null, head: Head}} Mute   a write head writes nothing; a read
+ *   head reads zeros
  * @typedef {{type: "set", at: number, slot: number, column: number | null, value: number}} SetCells
  *   the memory as step `at` finds it; column null: the whole slot
  * @typedef {{type: "scramble", at: number, from: number, to: number, seed: number}} Scramble
  *   permute the rows of slots from..to (both included) before step `at`, by a fixed permutation of that seed
- * @typedef {{type: "move", at: number, head: Head, by: number}} Move   before step `at`, the weighting that the head comes from is moved by so many slots
- * @typedef {PinNumber | PinShift | Mute | Move | SetCells | Scramble} Intervention   from..to are steps, both included; to null: until the end
+ * @typedef {{type: "move", at: number, head: Head, by: number}} Move   before step `at`, the weighting that the head
+ *   comes from is moved by so many slots
+ * @typedef {PinNumber | PinShift | Mute | Move | SetCells | Scramble} Intervention   from..to are steps, both included;
+ *   to null: until the end
  *
- * --- tasks ------------------------------------------------------------------------------------------------------------
+ * --- tasks ----------------------------------------------------------------------------------------------------------
  *
- * @typedef {{seed: number, name: string, step: number, row: number}} Address   of random numbers, as tapehead.stream(seed, name, step); row of the batch
+ * @typedef {{seed: number, name: string, step: number, row: number}} Address   of random numbers, as
+ *   tapehead.stream(seed, name, step); row of the batch
  *
- * @typedef {object} Content   what a sequence is about, free of channels and time; every task uses the fields that it needs
+ * @typedef {object} Content   what a sequence is about, free of channels and time; every task uses the fields that it
+ *   needs
  * @property {Object<string, number>} sizes   such as {length: 20}
- * @property {Float64Array} values   [count, width] bits of the vectors (copy, repeat copy, recall, sort), [length, 1] bits (N-grams, parity),
- *                                   [length, 2] (addition), [length, 1] symbols' numbers (reverse)
+ * @property {Float64Array} values   [count, width] bits of the vectors (copy, repeat copy, recall, sort),
+ *   [length, 1] bits (N-grams, parity), [length, 2] (addition), [length, 1] numbers of the symbols (reverse)
  * @property {number} width
  * @property {Float64Array | null} priorities   [count] in -1..1 (sort)
  * @property {number | null} query   the item that is asked for, 0..items-2 (recall)
@@ -118,7 +151,8 @@
  *   least..most: what the page offers, far past `training`, the range of the training sequences
  *
  * @typedef {object} Task
- * @property {string} name      "copy", "repeat-copy", "associative-recall", "ngrams", "priority-sort", "reverse", "parity", "addition"
+ * @property {string} name      "copy", "repeat-copy", "associative-recall", "ngrams", "priority-sort", "reverse",
+ *   "parity", "addition"
  * @property {string} variety   the name, or "repeat-copy-pulses"
  * @property {string} title     for headings: "Copy"
  * @property {TaskSpec} spec    with all options, the defaults too
@@ -139,7 +173,8 @@
  * @property {((bits: ArrayLike<number>) => Float64Array) | null} bayes
  *   N-grams: the best possible probability of a one at every step, given the bits before it; null for other tasks
  *
- * @typedef {{field: "values" | "priorities" | "query", index: number, kind: "bit" | "symbol" | "number", value: number, least: number, most: number}} CellPlace
+ * @typedef {{field: "values" | "priorities" | "query", index: number, kind: "bit" | "symbol" | "number", value: number,
+ *   least: number, most: number}} CellPlace
  *   a bit is painted 0 or 1; a symbol 0 or 1 (1 makes it the symbol of that step); a number anything from least to most
  *
  * @typedef {object} Score
@@ -151,7 +186,7 @@
  * @property {Tensor} probabilities [T, O]
  * @property {Float64Array} bitsByStep   [T], zeros where nothing is scored
  *
- * --- what a run means ---------------------------------------------------------------------------------------------------
+ * --- what a run means -----------------------------------------------------------------------------------------------
  *
  * @typedef {object} Lineage   of the read vectors: how much of what was read at t was written at u
  * @property {Tensor} map       [T, T]: share (t, u), the mean over the memory's columns of
@@ -166,7 +201,7 @@
  * @property {Head} head
  * @property {number} from   first step
  * @property {number} to     last step, included
- * @property {"WRITE" | "READ" | "HOLD"} op   HOLD: a write head that changes nothing, or a read before the first answer with no focus
+ * @property {"WRITE" | "READ" | "HOLD"} op   HOLD: a write head that changes nothing
  * @property {"move" | "jump" | "spread"} motion   spread: no slot has most of the weight
  * @property {number} step   slots per step for a move: +1, -1, 0 ...
  * @property {number} slot   where the run begins
@@ -174,7 +209,7 @@
  * @property {number} count  steps
  * @property {string} text   "WRITE +1 x20" or "JUMP slot 3 (content)"
  *
- * --- where machines come from ---------------------------------------------------------------------------------------------
+ * --- where machines come from ---------------------------------------------------------------------------------------
  *
  * @typedef {object} MachineEntry
  * @property {string} id
@@ -198,39 +233,17 @@
  *
  * Every promise that is rejected has an EngineError, whose message is one sentence that can be shown to the user.
  *
- * --- functions ------------------------------------------------------------------------------------------------------------
- *
- * errors.js         class EngineError extends Error
- * tensors.js        row(tensor: Tensor, index: number): Float64Array            a view
- *                   tensor(shape: number[], data?: Float64Array): Tensor
- * initial.js        initialState(machine: NTMMachine, slots?: number): State
- * machine.js        step(machine: NTMMachine, state: State, input: Float64Array): {state: State, logits: Float64Array}
- *                   run(machine: NTMMachine, inputs: Tensor, options?: {slots?: number, state?: State, interventions?: Intervention[],
- *                     since?: {trace: NTMTrace, step: number}}): NTMTrace       since: take the steps before `step` from an earlier run
- *                   stateAfter(trace: NTMTrace, t: number): State               t = -1: the initial state
- * lstm.js           runLSTM(machine: LSTMMachine, inputs: Tensor): LSTMTrace
- * interventions.js  PINNABLE: {gate: [0, 1], strength: ..., ...}                least and most of what can be held; a shift is at most the shift range
- *                   checkInterventions(machine: NTMMachine, list: Intervention[]): void   throws EngineError
- *                   encodeInterventions(list: Intervention[]): string           for the URL: "pin.w0.gate.12-.1~mute.r0.3-9~set.20.5.*.0"
- *                   decodeInterventions(text: string): Intervention[]           throws EngineError
- *                   describeIntervention(one: Intervention): string             "write head 1: gate held at 1 from step 12"
- * scores.js         score(task: Task, sequence: Sequence, logits: Tensor): Score
- * lineage.js        lineage(machine: NTMMachine, trace: NTMTrace, readHead?: number | null, writeHead?: number | null): Lineage
- *                     null, the default: the sum over all heads of that kind
- *                   origins(machine: NTMMachine, trace: NTMTrace, t: number, readHead: number): Origin[]   largest share first; vectors add up to the read
- * program.js        program(machine: NTMMachine, trace: NTMTrace): ProgramLine[]   by head, then by time
- *                   focus(weighting: ArrayLike<number>): {slot: number, weight: number, mean: number, spread: number}   circular mean and deviation in slots
- * tasks/index.js    TASK_NAMES: string[]
- *                   makeTask(spec: TaskSpec): Task                              throws EngineError
- *                   contentToText(task: Task, content: Content): string         for the URL
- *                   contentFromText(task: Task, text: string): Content          throws EngineError
- * sources.js        openSource(): Promise<Source>                               the best of embedded, server, static
- *                   fileSource(files: File[]): Promise<Source>                  dropped files: NAME.safetensors with NAME.json or config.json
- *                   joinSources(...sources: Source[]): Source
+ * Functions are exported below; their signatures stand where they are written.
  */
 
 export { EngineError } from "./errors.js";
-export { decodeInterventions, checkInterventions, describeIntervention, encodeInterventions, PINNABLE } from "./interventions.js";
+export {
+  decodeInterventions,
+  checkInterventions,
+  describeIntervention,
+  encodeInterventions,
+  PINNABLE,
+} from "./interventions.js";
 export { initialState } from "./initial.js";
 export { lineage, origins } from "./lineage.js";
 export { runLSTM } from "./lstm.js";

@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * What a machine is: its options with Python's defaults, the names and shapes of its parameters, and the sentences that refuse another.
+ * What a machine is: its options with Python's defaults, the names and shapes of its parameters, and the sentences that
+ * refuse another.
  */
 import { EngineError, shown } from "./errors.js";
 import { sizeOf } from "./tensors.js";
@@ -106,7 +107,9 @@ function checkOption(options, name) {
 function complete(defaults, options) {
   for (const name of Object.keys(options)) {
     if (!Object.hasOwn(defaults, name) && name !== "input_size" && name !== "output_size") {
-      throw new EngineError(`the model has an option ${shown(name)}, which the page does not know: it is for a newer page.`);
+      throw new EngineError(
+        `the model has an option ${shown(name)}, which the page does not know: it is for a newer page.`,
+      );
     }
   }
   /** @type {Object<string, any>} */
@@ -128,7 +131,9 @@ export function ntmConfig(options) {
   used.read_heads = whole.read_heads ?? num_heads;
   used.write_heads = whole.write_heads ?? num_heads;
   if (used.initial_memory === "addresses" && used.memory_width < ADDRESS_DIGITS) {
-    throw new EngineError(`initial_memory is addresses, which have ${ADDRESS_DIGITS} digits, but memory_width is ${used.memory_width}.`);
+    throw new EngineError(
+      `initial_memory is addresses, which have ${ADDRESS_DIGITS} digits, but memory_width is ${used.memory_width}.`,
+    );
   }
   if (used.shift === "scalar" && used.shift_range < 1) {
     throw new EngineError("shift_range is 0, but a scalar shift needs a range of at least 1.");
@@ -148,7 +153,10 @@ export function lstmConfig(options) {
   return /** @type {any} */ (used);
 }
 
-/** Entries of the interface vector that a read head and a write head have, part by part, in their order.  @param {NTMConfig} config */
+/**
+ * Entries of the interface vector that a read head and a write head have, part by part, in their order.
+ * @param {NTMConfig} config
+ */
 export function interfaceParts(config) {
   const m = config.memory_width;
   const shift = config.shift === "softmax" ? 2 * config.shift_range + 1 : 1;

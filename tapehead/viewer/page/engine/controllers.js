@@ -21,7 +21,8 @@ export function lstmCell(gates, cell, newHidden, newCell) {
 }
 
 /**
- * The controller's output for an input and the reads of the step before; hidden and cell [L, C] are read, newHidden and newCell written.
+ * The controller's output for an input and the reads of the step before; hidden and cell [L, C] are read, newHidden and
+ * newCell written.
  * @param {NTMMachine} machine
  * @param {Float64Array} seen  [I + R M]
  * @param {Float64Array} hidden

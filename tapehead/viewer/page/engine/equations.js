@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * Equations 2 to 9 of the paper, in float64, with the epsilons of tapehead/equations.py. Every function writes into `out`.
+ * Equations 2 to 9 of the paper, in float64, with the epsilons of tapehead/equations.py. Every function writes into
+ * `out`.
  *
  * Legend: N slots, M width. memory [N, M], weightings [N], keys and vectors [M].
  */

@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * Interventions: plain data that says what is held, muted or edited from which step on, its text in the URL, and its effect in a step.
+ * Interventions: plain data that says what is held, muted or edited from which step on, its text in the URL, and its
+ * effect in a step.
  *
  *     pin.w0.gate.12-.1       write head 0: gate held at 1 from step 12 on
  *     mute.r1.3-9             read head 1 reads zeros in steps 3 to 9
@@ -25,20 +26,25 @@ export const PINNABLE = { gate: [0, 1], strength: [0, 1000], sharpening: [1, 100
 /** @param {unknown} value @param {number} least @param {number} most @param {string} what */
 function checkWhole(value, least, most, what) {
   if (!Number.isInteger(value) || Number(value) < least || Number(value) > most) {
-    throw new EngineError(`${what} of an intervention is ${shown(value)}, but it must be a whole number from ${least} to ${most}.`);
+    throw new EngineError(
+      `${what} of an intervention is ${shown(value)}, but it must be a whole number from ${least} to ${most}.`,
+    );
   }
 }
 
 /** @param {unknown} value @param {number} least @param {number} most @param {string} what */
 function checkNumber(value, least, most, what) {
   if (typeof value !== "number" || !(value >= least && value <= most)) {
-    throw new EngineError(`${what} of an intervention is ${shown(value)}, but it must be a number from ${least} to ${most}.`);
+    throw new EngineError(
+      `${what} of an intervention is ${shown(value)}, but it must be a number from ${least} to ${most}.`,
+    );
   }
 }
 
 /** @param {any} head @param {import("./api.js").NTMConfig | undefined} config */
 function checkHead(head, config) {
-  if (head?.kind !== "read" && head?.kind !== "write") throw new EngineError("an intervention names no read or write head.");
+  if (head?.kind !== "read" && head?.kind !== "write")
+    throw new EngineError("an intervention names no read or write head.");
   const heads = config ? config[head.kind === "read" ? "read_heads" : "write_heads"] : 64;
   checkWhole(head.index, 0, heads - 1, `the ${head.kind} head`);
 }
@@ -52,9 +58,12 @@ function checkOne(one, machine) {
     checkHead(one.head, config);
     if (one.type === "mute") return;
     if (!Object.hasOwn(PINNABLE, one.what)) {
-      throw new EngineError(`an intervention holds ${shown(one.what)}, but only ${Object.keys(PINNABLE).join(", ")} can be held.`);
+      throw new EngineError(
+        `an intervention holds ${shown(one.what)}, but only ${Object.keys(PINNABLE).join(", ")} can be held.`,
+      );
     }
-    const [least, most] = one.what === "shift" && config ? [-config.shift_range, config.shift_range] : PINNABLE[one.what];
+    const [least, most] =
+      one.what === "shift" && config ? [-config.shift_range, config.shift_range] : PINNABLE[one.what];
     checkNumber(one.value, least, most, `the ${one.what}`);
   } else if (one.type === "move") {
     checkWhole(one.at, 0, MOST_STEPS, "the step");
@@ -72,7 +81,9 @@ function checkOne(one, machine) {
     if (one.column !== null) checkWhole(one.column, 0, (config?.memory_width ?? 4096) - 1, "the column");
     checkNumber(one.value, -MOST_VALUE, MOST_VALUE, "the value");
   } else {
-    throw new EngineError(`${shown(one.type)} is no kind of intervention: there are pin, mute, move, set and scramble.`);
+    throw new EngineError(
+      `${shown(one.type)} is no kind of intervention: there are pin, mute, move, set and scramble.`,
+    );
   }
 }
 
@@ -82,7 +93,8 @@ function checkOne(one, machine) {
  * @param {Intervention[]} list
  */
 export function checkInterventions(machine, list) {
-  if (list.length > MOST) throw new EngineError(`there are ${list.length} interventions, but at most ${MOST} are possible.`);
+  if (list.length > MOST)
+    throw new EngineError(`there are ${list.length} interventions, but at most ${MOST} are possible.`);
   for (const one of list) checkOne(one, machine);
 }
 
@@ -91,7 +103,8 @@ export function checkInterventions(machine, list) {
  * @typedef {object} Actions
  * @property {(kind: "read" | "write", index: number) => Object<string, number>} pinned   values by name
  * @property {(kind: "read" | "write", index: number) => boolean} muted
- * @property {(kind: "read" | "write", index: number) => number} moved   slots by which the weighting of the step before is moved
+ * @property {(kind: "read" | "write", index: number) => number} moved   slots by which the weighting of the step before
+ *   is moved
  * @property {(memory: Float64Array, width: number) => boolean} editMemory   in place; whether there was anything to do
  */
 
@@ -220,12 +233,19 @@ export function decodeInterventions(text) {
 /** @param {string} text @returns {Intervention} */
 function decodeOne(text) {
   const found = FORMS.map((form) => form.exec(text)).find((match) => match !== null);
-  if (!found) throw new EngineError(`${shown(text)} is no intervention: they look like pin.w0.gate.12-.1 or mute.r0.3-9.`);
+  if (!found)
+    throw new EngineError(`${shown(text)} is no intervention: they look like pin.w0.gate.12-.1 or mute.r0.3-9.`);
   const [type, ...parts] = found.slice(1);
   const number = (/** @type {string} */ part) => Number(part.replace("_", "."));
   if (type === "set") {
     const [at, slot, column, value] = parts;
-    return { type, at: Number(at), slot: Number(slot), column: column === "*" ? null : Number(column), value: number(value) };
+    return {
+      type,
+      at: Number(at),
+      slot: Number(slot),
+      column: column === "*" ? null : Number(column),
+      value: number(value),
+    };
   }
   if (type === "scramble") {
     const [at, from, to, seed] = parts.map(Number);
@@ -237,21 +257,29 @@ function decodeOne(text) {
   if (type === "mute") return { type, head, from: Number(rest[0]), to: rest[1] === "" ? null : Number(rest[1]) };
   const [what, from, to, value] = rest;
   return /** @type {any} */ ({
-    type, head, what, from: Number(from), to: to === "" ? null : Number(to), value: number(value),
+    type,
+    head,
+    what,
+    from: Number(from),
+    to: to === "" ? null : Number(to),
+    value: number(value),
   });
 }
 
 /**
- * One sentence without its full stop, heads counted from 1 and steps from 0: "write head 1: gate held at 1 from step 12 on".
+ * One sentence without its full stop, heads counted from 1 and steps from 0: "write head 1: gate held at 1 from step 12
+ * on".
  * @param {Intervention} one
  */
 export function describeIntervention(one) {
   if (one.type === "set") {
-    return `slot ${one.slot}${one.column === null ? "" : `, column ${one.column}`} set to ${one.value} before step ${one.at}`;
+    const column = one.column === null ? "" : `, column ${one.column}`;
+    return `slot ${one.slot}${column} set to ${one.value} before step ${one.at}`;
   }
   if (one.type === "scramble") return `slots ${one.from} to ${one.to} scrambled before step ${one.at}`;
   const head = `${one.head.kind} head ${one.head.index + 1}`;
-  if (one.type === "move") return `${head}: moved by ${one.by} ${Math.abs(one.by) === 1 ? "slot" : "slots"} before step ${one.at}`;
+  if (one.type === "move")
+    return `${head}: moved by ${one.by} ${Math.abs(one.by) === 1 ? "slot" : "slots"} before step ${one.at}`;
   const steps = one.to === null ? `from step ${one.from} on` : `in steps ${one.from} to ${one.to}`;
   return one.type === "mute" ? `${head}: muted ${steps}` : `${head}: ${one.what} held at ${one.value} ${steps}`;
 }

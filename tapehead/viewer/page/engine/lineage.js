@@ -5,8 +5,8 @@
  *     r_t = sum_u L(t, u) a_u + what is left of the initial memory
  *     L(t, u) = sum_i w_r(t, i) w_w(u, i) prod_{u < k <= t} (1 - w_w(k, i) e_k)
  *
- * e_k is a vector, so L has an entry for each column of the memory; the map shows their mean. With several write heads the product runs over all of
- * them. Where the machine reads before it writes, the product ends at k = t - 1.
+ * e_k is a vector, so L has an entry for each column of the memory; the map shows their mean. With several write heads
+ * the product runs over all of them. Where the machine reads before it writes, the product ends at k = t - 1.
  *
  * Legend: T time, N slots, M width, W write heads.
  */
@@ -22,8 +22,10 @@ const UNREAD = 1e-6; // a slot that is read with less weight than this is left o
 const UNWRITTEN = 1e-9; // and so is a write with less weight than this
 
 /**
- * What happened to the slots: for each of them the steps, latest first, before which it was edited or in which it was written.
- * @typedef {{steps: number[][], edits: Map<number, Uint8Array>}} History   edits: the cells that were set or moved before a step
+ * What happened to the slots: for each of them the steps, latest first, before which it was edited or in which it was
+ * written.
+ * @typedef {{steps: number[][], edits: Map<number, Uint8Array>}} History   edits: the cells that were set or moved
+ *   before a step
  */
 
 /** @param {NTMMachine} machine @param {NTMTrace} trace @param {number} least  weight of a write @returns {History} */
@@ -48,7 +50,8 @@ function historyOf(machine, trace, least) {
  * @typedef {object} Account
  * @property {(u: number, head: number, weight: number, survive: Float64Array) => void} write
  *   a write with `weight` (of the read times that of the write) of which survive [M] is left
- * @property {(u: number, slot: number, weight: number, lost: Float64Array) => void} edit   lost [M]: what an intervention before step u replaced
+ * @property {(u: number, slot: number, weight: number, lost: Float64Array) => void} edit   lost [M]: what an
+ *   intervention before step u replaced
  * @property {(slot: number, weight: number, survive: Float64Array) => void} rest
  */
 
@@ -135,7 +138,8 @@ function mean(values) {
 }
 
 /**
- * The map of a run: how much of what was read at t was written at u. Null, the default, is the sum over all heads of that kind.
+ * The map of a run: how much of what was read at t was written at u. Null, the default, is the sum over all heads of
+ * that kind.
  * @param {NTMMachine} machine
  * @param {NTMTrace} trace
  * @param {number | null} [readHead]
@@ -187,7 +191,13 @@ export function origins(machine, trace, t, readHead) {
     found.set(key, one);
     return one;
   };
-  /** @param {Origin} to @param {number} weight @param {Float64Array} left @param {Float64Array} values @param {number} from */
+  /**
+   * @param {Origin} to
+   * @param {number} weight
+   * @param {Float64Array} left
+   * @param {Float64Array} values
+   * @param {number} from
+   */
   const put = (to, weight, left, values, from) => {
     to.share += weight * mean(left);
     for (let j = 0; j < width; j++) to.vector[j] += weight * left[j] * values[from + j];
@@ -200,7 +210,15 @@ export function origins(machine, trace, t, readHead) {
   };
   const history = historyOf(machine, trace, 0);
   for (let i = 0; i < trace.slots; i++) {
-    walkBack(machine, trace, history, t, i, trace.read.weightings.data[(t * reading + readHead) * trace.slots + i], account);
+    walkBack(
+      machine,
+      trace,
+      history,
+      t,
+      i,
+      trace.read.weightings.data[(t * reading + readHead) * trace.slots + i],
+      account,
+    );
   }
   return [...found.values()].sort((a, b) => b.share - a.share);
 }

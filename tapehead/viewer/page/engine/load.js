@@ -1,5 +1,8 @@
 // @ts-check
-/** A machine from what describes it (a card's or a run's task and model) and its parameters: exactly those that it must have, or a sentence. */
+/**
+ * A machine from what describes it (a card's or a run's task and model) and its parameters: exactly those that it must
+ * have, or a sentence.
+ */
 import { lstmConfig, lstmShapes, ntmConfig, ntmShapes, parameterCount } from "./config.js";
 import { EngineError, shown } from "./errors.js";
 import { makeTask, TASK_NAMES } from "./tasks/index.js";
@@ -50,7 +53,9 @@ export function assemble(description, parameters) {
   }
   const spec = taskSpec(description.task);
   const task = spec && makeTask(spec);
-  const sizes = task ? { input_size: task.inputSize, output_size: task.outputSize } : guessSizes(name, options, parameters);
+  const sizes = task
+    ? { input_size: task.inputSize, output_size: task.outputSize }
+    : guessSizes(name, options, parameters);
   const config = name === "ntm" ? ntmConfig({ ...options, ...sizes }) : lstmConfig({ ...options, ...sizes });
   const shapes = name === "ntm" ? ntmShapes(/** @type {any} */ (config)) : lstmShapes(/** @type {any} */ (config));
   checkParameters(shapes, parameters);
@@ -74,11 +79,14 @@ function checkParameters(shapes, parameters) {
     const found = parameters[name];
     if (!found) throw new EngineError(`the weights lack ${name}, which a machine of this description has.`);
     if (found.shape.join() !== shape.join()) {
-      throw new EngineError(`${name} has the shape [${found.shape}], but a machine of this description has [${shape}].`);
+      throw new EngineError(
+        `${name} has the shape [${found.shape}], but a machine of this description has [${shape}].`,
+      );
     }
   }
   for (const name of Object.keys(parameters)) {
-    if (!Object.hasOwn(shapes, name)) throw new EngineError(`the weights have ${shown(name)}, which a machine of this description does not have.`);
+    if (!Object.hasOwn(shapes, name))
+      throw new EngineError(`the weights have ${shown(name)}, which a machine of this description does not have.`);
   }
 }
 

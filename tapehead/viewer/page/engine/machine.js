@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * The Neural Turing Machine, step by step, with every internal tensor kept. Mirrors tapehead/kernels/ntm_scan/reference.py, in float64.
+ * The Neural Turing Machine, step by step, with every internal tensor kept. Mirrors
+ * tapehead/kernels/ntm_scan/reference.py, in float64.
  *
  * Legend: T time, N slots, M width, H heads of one kind, R read heads, W write heads.
  */
@@ -22,11 +23,12 @@ import { linear, row, sigmoid, softmax, softplus, tensor } from "./tensors.js";
 /** @typedef {import("./interventions.js").Actions} Actions */
 
 /**
- * A sequence from its first step to its last. since: an earlier run of this machine on a tape of the same length, whose inputs and interventions are
- * the same before that step, so that only the rest is computed.
+ * A sequence from its first step to its last. since: an earlier run of this machine on a tape of the same length, whose
+ * inputs and interventions are the same before that step, so that only the rest is computed.
  * @param {NTMMachine} machine
  * @param {Tensor} inputs  [T, I]
- * @param {{slots?: number, state?: State, interventions?: Intervention[], since?: {trace: NTMTrace, step: number}}} [options]
+ * @param {{slots?: number, state?: State, interventions?: Intervention[], since?: {trace: NTMTrace, step: number}}}
+ *   [options]
  * @returns {NTMTrace}
  */
 export function run(machine, inputs, options = {}) {
@@ -112,7 +114,8 @@ function emptyTrace(config, inputs, initial, interventions) {
 }
 
 /**
- * A tensor before and after every step. Nothing comes between two steps, unless they are apart: then both are views of one piece.
+ * A tensor before and after every step. Nothing comes between two steps, unless they are apart: then both are views of
+ * one piece.
  * @param {number[]} shape  steps first
  * @param {boolean} apart
  * @returns {[Tensor, Tensor]}
@@ -163,7 +166,8 @@ function takeOver(trace, earlier, step) {
   const copy = (to, from) => {
     for (const [name, part] of Object.entries(to)) {
       if (part === trace.inputs || !part) continue;
-      if (part.data instanceof Float64Array) part.data.set(from[name].data.subarray(0, (part.data.length / trace.steps) * start));
+      if (part.data instanceof Float64Array)
+        part.data.set(from[name].data.subarray(0, (part.data.length / trace.steps) * start));
       else if (name === "read" || name === "write") copy(part, from[name]);
     }
   };
@@ -172,7 +176,8 @@ function takeOver(trace, earlier, step) {
 }
 
 /**
- * Step t, from the state after the step before: writes it into the trace. Takes and gives the norms of the memory's rows.
+ * Step t, from the state after the step before: writes it into the trace. Takes and gives the norms of the memory's
+ * rows.
  * @param {NTMMachine} machine
  * @param {NTMTrace} trace
  * @param {number} t
@@ -238,7 +243,8 @@ function useMemory(config, trace, t, vector, state, rowsBefore, actions) {
     const raw = split(parts.read, vector, h * readSize);
     setAddressing(config, trace.read, t, h, raw, actions.pinned("read", h));
     address(trace.read, t, h, found, rowsFound);
-    if (!actions.muted("read", h)) equations.read(found, headRow(trace.read.weightings, t, h), headRow(trace.reads, t, h));
+    if (!actions.muted("read", h))
+      equations.read(found, headRow(trace.read.weightings, t, h), headRow(trace.reads, t, h));
   }
   return rowsAfter;
 }

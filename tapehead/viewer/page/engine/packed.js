@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * Weights inside an exported page: the bytes of all numbers, most significant bytes first, compressed by zlib, in base64. tapehead/viewer/packed.py
- * writes them. Encodings: float32; float24, which is float32 without the lowest byte; float16.
+ * Weights inside an exported page: the bytes of all numbers, most significant bytes first, compressed by zlib, in
+ * base64. tapehead/viewer/packed.py writes them. Encodings: float32; float24, which is float32 without the lowest byte;
+ * float16.
  */
 import { EngineError, shown } from "./errors.js";
 import { float16 } from "./safetensors.js";
@@ -19,7 +20,8 @@ const BYTES = { float32: 4, float24: 3, float16: 2 };
  */
 export async function unpack({ encoding, shapes, data }) {
   const bytes = BYTES[encoding];
-  if (!bytes) throw new EngineError(`the weights in this page are ${shown(encoding)}, which it cannot read: export it again.`);
+  if (!bytes)
+    throw new EngineError(`the weights in this page are ${shown(encoding)}, which it cannot read: export it again.`);
   const planes = await inflate(data);
   const total = shapes.reduce((sum, [, shape]) => sum + sizeOf(shape), 0);
   if (planes.length !== total * bytes) throw new EngineError("the weights in this page are damaged: export it again.");
@@ -30,7 +32,15 @@ export async function unpack({ encoding, shapes, data }) {
     return encoding === "float16" ? float16(view.getUint16(0)) : view.getFloat32(0);
   };
   let at = 0;
-  return Object.fromEntries(shapes.map(([name, shape]) => [name, tensor(shape, Float64Array.from({ length: sizeOf(shape) }, () => number(at++)))]));
+  return Object.fromEntries(
+    shapes.map(([name, shape]) => [
+      name,
+      tensor(
+        shape,
+        Float64Array.from({ length: sizeOf(shape) }, () => number(at++)),
+      ),
+    ]),
+  );
 }
 
 /** @param {string} text  base64 @returns {Promise<Uint8Array>} */

@@ -27,17 +27,28 @@ export function focus(weighting) {
   }
   const offset = total > 0 ? first / total : 0;
   const variance = total > 0 ? second / total - offset * offset : 0;
-  return { slot, weight: weighting[slot], mean: (((slot + offset) % slots) + slots) % slots, spread: Math.sqrt(Math.max(variance, 0)) };
+  return {
+    slot,
+    weight: weighting[slot],
+    mean: (((slot + offset) % slots) + slots) % slots,
+    spread: Math.sqrt(Math.max(variance, 0)),
+  };
 }
 
-/** From one slot to another the shorter way round, forwards if both are equal.  @param {number} from @param {number} to @param {number} slots */
+/**
+ * From one slot to another the shorter way round, forwards if both are equal.
+ * @param {number} from
+ * @param {number} to
+ * @param {number} slots
+ */
 function distance(from, to, slots) {
   const forwards = (((to - from) % slots) + slots) % slots;
   return forwards > slots / 2 ? forwards - slots : forwards;
 }
 
 /** One step of one head.
- * @typedef {{op: ProgramLine["op"], motion: ProgramLine["motion"], step: number, slot: number, by: ProgramLine["by"]}} Move
+ * @typedef {{op: ProgramLine["op"], motion: ProgramLine["motion"], step: number, slot: number, by: ProgramLine["by"]}}
+ *   Move
  */
 
 /**
@@ -52,19 +63,35 @@ export function program(machine, trace) {
   for (const value of trace.memory.data) if (Math.abs(value) > largest) largest = Math.abs(value);
   /** @type {ProgramLine[]} */
   const lines = [];
-  for (const [kind, count] of /** @type {["write" | "read", number][]} */ ([["write", writing], ["read", reading]])) {
+  for (const [kind, count] of /** @type {["write" | "read", number][]} */ ([
+    ["write", writing],
+    ["read", reading],
+  ])) {
     for (let index = 0; index < count; index++) {
       const head = { kind, index };
-      lines.push(...joinMoves(head, Array.from({ length: trace.steps }, (_, t) => moveAt(trace, head, t, range, largest))));
+      lines.push(
+        ...joinMoves(
+          head,
+          Array.from({ length: trace.steps }, (_, t) => moveAt(trace, head, t, range, largest)),
+        ),
+      );
     }
   }
   return lines;
 }
 
-/** @param {NTMTrace} trace @param {Head} head @param {number} t @param {number} range @param {number} largest @returns {Move} */
+/**
+ * @param {NTMTrace} trace
+ * @param {Head} head
+ * @param {number} t
+ * @param {number} range
+ * @param {number} largest
+ * @returns {Move}
+ */
 function moveAt(trace, head, t, range, largest) {
   const heads = trace[head.kind];
-  const part = (/** @type {import("./api.js").Tensor} */ of) => row({ shape: of.shape.slice(1), data: row(of, t) }, head.index);
+  const part = (/** @type {import("./api.js").Tensor} */ of) =>
+    row({ shape: of.shape.slice(1), data: row(of, t) }, head.index);
   const now = focus(part(heads.weightings));
   const before = focus(part(heads.previous));
   const step = distance(before.slot, now.slot, trace.slots);
@@ -100,7 +127,8 @@ function joinMoves(head, moves) {
   const lines = [];
   moves.forEach((move, t) => {
     const last = lines.at(-1);
-    const goes = last && last.motion === move.motion && last.op === move.op && last.step === move.step && move.motion !== "jump";
+    const goes =
+      last && last.motion === move.motion && last.op === move.op && last.step === move.step && move.motion !== "jump";
     if (last && goes) {
       last.to = t;
       last.count += 1;

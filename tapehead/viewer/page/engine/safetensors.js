@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * A strict reader of safetensors files. Whatever is not exactly a file of float tensors that follow each other without gaps is refused in one
- * sentence, before anything of its size is allocated.
+ * A strict reader of safetensors files. Whatever is not exactly a file of float tensors that follow each other without
+ * gaps is refused in one sentence, before anything of its size is allocated.
  */
 import { EngineError, shown } from "./errors.js";
 import { sizeOf, tensor } from "./tensors.js";
@@ -13,7 +13,10 @@ const MOST_HEADER = 1 << 20;
 const MOST_TENSORS = 10_000;
 const MOST_DIMENSIONS = 8;
 
-/** Bytes of a number, and how it is read.  @type {Object<string, {bytes: number, get: (view: DataView, at: number) => number}>} */
+/**
+ * Bytes of a number, and how it is read.
+ * @type {Object<string, {bytes: number, get: (view: DataView, at: number) => number}>}
+ */
 const TYPES = {
   F64: { bytes: 8, get: (view, at) => view.getFloat64(at, true) },
   F32: { bytes: 4, get: (view, at) => view.getFloat32(at, true) },
@@ -50,7 +53,8 @@ export function readSafetensors(buffer) {
   let end = 0;
   for (const { name, type, shape, from, to } of entries) {
     if (from !== end) refuse(`tensor ${shown(name)} begins at byte ${from}, but the one before ends at ${end}`);
-    if (to - from !== sizeOf(shape) * type.bytes) refuse(`tensor ${shown(name)} of shape [${shape}] has ${to - from} bytes`);
+    if (to - from !== sizeOf(shape) * type.bytes)
+      refuse(`tensor ${shown(name)} of shape [${shape}] has ${to - from} bytes`);
     if (to > data.byteLength) refuse(`tensor ${shown(name)} ends at byte ${to}, but there are ${data.byteLength}`);
     found[name] = readTensor(name, type, shape, data, from);
     end = to;
@@ -59,17 +63,22 @@ export function readSafetensors(buffer) {
   return found;
 }
 
-/** @typedef {{name: string, type: {bytes: number, get: (view: DataView, at: number) => number}, shape: number[], from: number, to: number}} Entry */
+/**
+ * @typedef {{name: string, type: {bytes: number, get: (view: DataView, at: number) => number}, shape: number[], from:
+ *   number, to: number}} Entry
+ */
 
 /**
  * @param {ArrayBuffer} buffer
  * @returns {{entries: Entry[], data: DataView}}  in the order of their places
  */
 function readHeader(buffer) {
-  if (buffer.byteLength > MOST_BYTES) refuse(`it has ${buffer.byteLength} bytes, but the page reads at most ${MOST_BYTES}`);
+  if (buffer.byteLength > MOST_BYTES)
+    refuse(`it has ${buffer.byteLength} bytes, but the page reads at most ${MOST_BYTES}`);
   if (buffer.byteLength < 10) refuse(`it has ${buffer.byteLength} bytes`);
   const length = new DataView(buffer).getBigUint64(0, true);
-  if (length > BigInt(MOST_HEADER) || Number(length) > buffer.byteLength - 8) refuse(`its header is said to have ${length} bytes`);
+  if (length > BigInt(MOST_HEADER) || Number(length) > buffer.byteLength - 8)
+    refuse(`its header is said to have ${length} bytes`);
   const text = new Uint8Array(buffer, 8, Number(length));
   if (text[0] !== 0x7b) refuse("its header does not begin with {");
   let header;
@@ -80,8 +89,12 @@ function readHeader(buffer) {
   }
   const data = new DataView(buffer, 8 + Number(length));
   const entries = Object.entries(header).filter(([name]) => name !== "__metadata__");
-  if (entries.length > MOST_TENSORS) refuse(`it has ${entries.length} tensors, but the page reads at most ${MOST_TENSORS}`);
-  return { entries: entries.map(([name, value]) => readEntry(name, value)).sort((a, b) => a.from - b.from || a.to - b.to), data };
+  if (entries.length > MOST_TENSORS)
+    refuse(`it has ${entries.length} tensors, but the page reads at most ${MOST_TENSORS}`);
+  return {
+    entries: entries.map(([name, value]) => readEntry(name, value)).sort((a, b) => a.from - b.from || a.to - b.to),
+    data,
+  };
 }
 
 /** @param {string} name @param {any} value @returns {Entry} */
@@ -90,8 +103,10 @@ function readEntry(name, value) {
   if (typeof dtype !== "string" || !Object.hasOwn(TYPES, dtype)) {
     refuse(`tensor ${shown(name)} is of type ${shown(dtype)}, but the page reads ${Object.keys(TYPES).join(", ")}`);
   }
-  if (!isCounts(shape) || shape.length > MOST_DIMENSIONS || sizeOf(shape) > MOST_BYTES) refuse(`tensor ${shown(name)} has the shape ${shown(shape)}`);
-  if (!isCounts(offsets) || offsets.length !== 2 || offsets[0] > offsets[1]) refuse(`tensor ${shown(name)} lies at ${shown(offsets)}`);
+  if (!isCounts(shape) || shape.length > MOST_DIMENSIONS || sizeOf(shape) > MOST_BYTES)
+    refuse(`tensor ${shown(name)} has the shape ${shown(shape)}`);
+  if (!isCounts(offsets) || offsets.length !== 2 || offsets[0] > offsets[1])
+    refuse(`tensor ${shown(name)} lies at ${shown(offsets)}`);
   return { name, type: TYPES[dtype], shape, from: offsets[0], to: offsets[1] };
 }
 

@@ -1,5 +1,8 @@
 // @ts-check
-/** SHA-256 of files, and the seal of JSON files (tapehead/files.py). Browsers offer SHA-256 on https, localhost and file pages; elsewhere nothing is compared. */
+/**
+ * SHA-256 of files, and the seal of JSON files (tapehead/files.py). Browsers offer SHA-256 on https, localhost and file
+ * pages; elsewhere nothing is compared.
+ */
 
 /**
  * @param {ArrayBuffer | Uint8Array} data
@@ -12,7 +15,8 @@ export async function sha256(data) {
 }
 
 /**
- * Whether a sealed text is as it was written: its last field is the SHA-256 of all the text before it. True where that cannot be found out.
+ * Whether a sealed text is as it was written: its last field is the SHA-256 of all the text before it. True where that
+ * cannot be found out.
  * @param {Uint8Array} data
  */
 export async function isSealed(data) {

@@ -40,9 +40,11 @@ import { isSealed, sha256 } from "./seals.js";
 
 /** How a source reads what it has listed.
  * @typedef {object} Reader
- * @property {() => Promise<{kind: "embedded" | "static" | "server" | "files", live: boolean, first: string | null, machines: Listed[]}>} index
+ * @property {() => Promise<{kind: "embedded" | "static" | "server" | "files", live: boolean, first: string | null,
+ *   machines: Listed[]}>} index
  * @property {(id: string) => Promise<Object<string, any>>} about   machine.json
- * @property {(id: string, snapshot: string | null) => Promise<{parameters: Object<string, Tensor>, precision: string}>} weights
+ * @property {(id: string, snapshot: string | null) => Promise<{parameters: Object<string, Tensor>, precision: string}>}
+ *   weights
  */
 
 const DATA = "tapehead-data"; // the id of the script element that holds the machines of an exported page
@@ -114,7 +116,10 @@ async function makeSource(reader) {
     const about = expectTable(await reader.about(id), `the description of ${title}`);
     const { parameters, precision } = await reader.weights(id, snapshot && snapshot.key);
     const { task, model, card } = about;
-    return assemble({ id, title, task, model, card: card ?? null, precision, episodes: snapshot?.episodes ?? null }, parameters);
+    return assemble(
+      { id, title, task, model, card: card ?? null, precision, episodes: snapshot?.episodes ?? null },
+      parameters,
+    );
   };
   return {
     kind: opened.kind,
@@ -148,7 +153,10 @@ function parseJSON(text, what) {
 
 // --- an exported page ------------------------------------------------------------------------------------------------
 
-/** @param {Object<string, any>} data  {index, machines: {ID: {about, weights, snapshots: {KEY: weights}}}} @returns {Reader} */
+/**
+ * @param {Object<string, any>} data  {index, machines: {ID: {about, weights, snapshots: {KEY: weights}}}}
+ * @returns {Reader}
+ */
 function embeddedReader(data) {
   return {
     index: async () => data.index,
@@ -173,7 +181,8 @@ function remoteReader(base) {
     } catch {
       throw new EngineError("the server does not answer: start `tapehead view` again, or check the connection.");
     }
-    if (!answer.ok) throw new EngineError(`the server has no ${parts.join("/")} (${answer.status})${await reasonOf(answer)}.`);
+    if (!answer.ok)
+      throw new EngineError(`the server has no ${parts.join("/")} (${answer.status})${await reasonOf(answer)}.`);
     return answer;
   };
   return {
@@ -198,17 +207,24 @@ async function reasonOf(answer) {
 
 /** @param {File[]} files @returns {Promise<Reader>} */
 async function fileReader(files) {
-  const weights = files.filter((file) => file.name.endsWith(".safetensors") && !file.name.endsWith(".snapshots.safetensors"));
+  const weights = files.filter(
+    (file) => file.name.endsWith(".safetensors") && !file.name.endsWith(".snapshots.safetensors"),
+  );
   const tables = files.filter((file) => file.name.endsWith(".json"));
   if (!weights.length) {
-    throw new EngineError("no file of weights was dropped: drop NAME.safetensors together with its card, NAME.json, or its run's config.json.");
+    throw new EngineError(
+      "no file of weights was dropped: drop NAME.safetensors with its card, NAME.json, or its run's config.json.",
+    );
   }
   /** @type {Map<string, {about: Object<string, any>, file: File}>} */
   const found = new Map();
   for (const file of weights) {
     const stem = file.name.replace(/\.safetensors$/, "");
     const table = tables.find(({ name }) => name === `${stem}.json`) ?? (tables.length === 1 ? tables[0] : null);
-    if (!table) throw new EngineError(`${shown(file.name)} came without its card: drop ${shown(`${stem}.json`)} or its run's config.json with it.`);
+    if (!table)
+      throw new EngineError(
+        `${shown(file.name)} came without its card: drop ${shown(`${stem}.json`)} or its run's config.json with it.`,
+      );
     found.set(`file:${stem}`, { about: await readTable(table), file });
   }
   const machines = [...found].map(([id, { about }]) => ({
@@ -228,7 +244,9 @@ async function fileReader(files) {
       const data = await file.arrayBuffer();
       const digest = about.card && (await sha256(data));
       if (digest && digest !== about.card.sha256) {
-        throw new EngineError(`${shown(file.name)} does not match the SHA-256 on its card: it is damaged, or another machine's.`);
+        throw new EngineError(
+          `${shown(file.name)} does not match the SHA-256 on its card: it is damaged, or another machine's.`,
+        );
       }
       return { parameters: readSafetensors(data), precision: "float32" };
     },
@@ -237,10 +255,12 @@ async function fileReader(files) {
 
 /** Task, model and card from a card or from a run's config.json.  @param {File} file */
 async function readTable(file) {
-  if (file.size > MOST_JSON) throw new EngineError(`${shown(file.name)} has ${file.size} bytes, but the page reads at most ${MOST_JSON}.`);
+  if (file.size > MOST_JSON)
+    throw new EngineError(`${shown(file.name)} has ${file.size} bytes, but the page reads at most ${MOST_JSON}.`);
   const data = new Uint8Array(await file.arrayBuffer());
   const table = parseJSON(new TextDecoder().decode(data), shown(file.name));
-  if (!(await isSealed(data))) throw new EngineError(`${shown(file.name)} is damaged or was edited: its seal does not match.`);
+  if (!(await isSealed(data)))
+    throw new EngineError(`${shown(file.name)} is damaged or was edited: its seal does not match.`);
   const experiment = expectTable(table.experiment, `the experiment in ${shown(file.name)}`);
   const task = expectTable(experiment.task, `the task in ${shown(file.name)}`);
   const model = expectTable(experiment.model, `the model in ${shown(file.name)}`);

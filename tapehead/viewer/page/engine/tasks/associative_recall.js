@@ -1,7 +1,18 @@
 // @ts-check
 /** Associative recall, section 4.3: tapehead/tasks/associative_recall.py has the time diagram. */
 import { askVector, bitChannels, emptySequence, marker, setInput, showVector } from "./parts.js";
-import { begin, bitPlace, checkCount, checkMixture, content, keepOld, paint, randomVectors, sizeInfo, withDefaults } from "./task.js";
+import {
+  begin,
+  bitPlace,
+  checkCount,
+  checkMixture,
+  content,
+  keepOld,
+  paint,
+  randomVectors,
+  sizeInfo,
+  withDefaults,
+} from "./task.js";
 
 /** @param {import("../api.js").TaskSpec} spec @returns {import("../api.js").Task} */
 export function associativeRecall(spec) {

@@ -1,11 +1,29 @@
 // @ts-check
 /** Copy, section 4.1: tapehead/tasks/copy.py has the time diagram. */
 import { askVector, bitChannels, emptySequence, marker, setInput, showVector } from "./parts.js";
-import { begin, bitPlace, checkChoice, checkCount, checkMixture, content, keepOld, paint, randomVectors, sizeInfo, withDefaults } from "./task.js";
+import {
+  begin,
+  bitPlace,
+  checkChoice,
+  checkCount,
+  checkMixture,
+  content,
+  keepOld,
+  paint,
+  randomVectors,
+  sizeInfo,
+  withDefaults,
+} from "./task.js";
 
 /** @param {import("../api.js").TaskSpec} spec @returns {import("../api.js").Task} */
 export function copy(spec) {
-  const options = withDefaults(spec, { length: [1, 20], width: 8, paper_channels: false, density: [0.5, 0.5], blanks: 0 });
+  const options = withDefaults(spec, {
+    length: [1, 20],
+    width: 8,
+    paper_channels: false,
+    density: [0.5, 0.5],
+    blanks: 0,
+  });
   const { width, density, blanks } = options;
   checkCount("width", width, 1, 64);
   checkChoice("paper_channels", options.paper_channels, [false, true]);

@@ -63,7 +63,8 @@ export function contentFromText(task, text) {
   const drawn = task.draw({ seed: 0, name: "text", step: 0, row: 0 }, sizes); // of the right lengths
   const bytes = bytesOf(parts.shift() ?? "");
   const values = task.loss === "categorical" ? Float64Array.from(bytes) : unpackBits(bytes, drawn.values.length);
-  if (values.length !== drawn.values.length || values.some((value) => value >= Math.max(2, task.outputSize))) broken(text);
+  if (values.length !== drawn.values.length || values.some((value) => value >= Math.max(2, task.outputSize)))
+    broken(text);
   let { priorities, query } = drawn;
   if (priorities) {
     const numbers = bytesOf(parts.shift() ?? "");
@@ -99,7 +100,10 @@ function unpackBits(bytes, count) {
 
 /** The alphabet for URLs, without padding.  @param {Uint8Array} bytes */
 function base64(bytes) {
-  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replace(/=+$/, "");
 }
 
 /** @param {string} text */

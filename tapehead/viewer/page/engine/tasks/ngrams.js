@@ -1,5 +1,8 @@
 // @ts-check
-/** Dynamic N-grams, section 4.4, and the best possible predictor (Eq. 10): tapehead/tasks/ngrams.py has the time diagram. */
+/**
+ * Dynamic N-grams, section 4.4, and the best possible predictor (Eq. 10): tapehead/tasks/ngrams.py has the time
+ * diagram.
+ */
 import { emptySequence, setInput, setTarget } from "./parts.js";
 import { begin, bitPlace, checkChoice, checkCount, content, keepOld, paint, sizeInfo, withDefaults } from "./task.js";
 import { EngineError } from "../errors.js";

@@ -1,5 +1,8 @@
 // @ts-check
-/** Tasks that are not in the paper: reverse, parity, addition. Time diagrams: the files of those names in tapehead/tasks. */
+/**
+ * Tasks that are not in the paper: reverse, parity, addition. Time diagrams: the files of those names in
+ * tapehead/tasks.
+ */
 import { emptySequence, marker, setInput, setTarget, showVector } from "./parts.js";
 import { begin, bitPlace, checkCount, content, keepOld, paint, sizeInfo, withDefaults } from "./task.js";
 

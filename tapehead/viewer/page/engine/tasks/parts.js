@@ -15,7 +15,13 @@ import { tensor } from "../tensors.js";
  * @returns {Sequence}
  */
 export function emptySequence(content, steps, inputs, outputs) {
-  return { content, steps, inputs: tensor([steps, inputs]), targets: tensor([steps, outputs]), mask: new Float64Array(steps) };
+  return {
+    content,
+    steps,
+    inputs: tensor([steps, inputs]),
+    targets: tensor([steps, outputs]),
+    mask: new Float64Array(steps),
+  };
 }
 
 /** @param {Sequence} sequence @param {number} t @param {number} channel @param {number} value */

@@ -8,7 +8,10 @@ export function prioritySort(spec) {
   const options = withDefaults(spec, { items: 20, outputs: 16, width: 8 });
   const { width } = options;
   checkCount("width", width, 1, 64);
-  const sizes = [sizeInfo("items", options.items, 1, 60, "Items"), sizeInfo("outputs", options.outputs, 1, 60, "Outputs")];
+  const sizes = [
+    sizeInfo("items", options.items, 1, 60, "Items"),
+    sizeInfo("outputs", options.outputs, 1, 60, "Outputs"),
+  ];
   /** @type {import("../api.js").Channel[]} */
   const inputChannels = [...bitChannels(width), { name: "priority", kind: "number" }, marker("end of input")];
   /** @type {import("../api.js").Task["draw"]} */

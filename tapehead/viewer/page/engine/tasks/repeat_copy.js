@@ -1,17 +1,42 @@
 // @ts-check
-/** Repeat copy, section 4.2, and the variant with the count as pulses: tapehead/tasks/repeat_copy.py has the time diagram. */
+/**
+ * Repeat copy, section 4.2, and the variant with the count as pulses: tapehead/tasks/repeat_copy.py has the time
+ * diagram.
+ */
 import { askVector, bitChannels, emptySequence, marker, setInput, setTarget, showVector } from "./parts.js";
-import { begin, bitPlace, checkChoice, checkCount, checkMixture, content, keepOld, paint, randomVectors, sizeInfo, withDefaults } from "./task.js";
+import {
+  begin,
+  bitPlace,
+  checkChoice,
+  checkCount,
+  checkMixture,
+  content,
+  keepOld,
+  paint,
+  randomVectors,
+  sizeInfo,
+  withDefaults,
+} from "./task.js";
 
 /** @param {import("../api.js").TaskSpec} spec @returns {import("../api.js").Task} */
 export function repeatCopy(spec) {
-  const options = withDefaults(spec, { length: [1, 10], repeats: [1, 10], width: 8, count: "scalar", density: [0.5, 0.5], blanks: 0 });
+  const options = withDefaults(spec, {
+    length: [1, 10],
+    repeats: [1, 10],
+    width: 8,
+    count: "scalar",
+    density: [0.5, 0.5],
+    blanks: 0,
+  });
   const { width, density, blanks } = options;
   checkCount("width", width, 1, 64);
   checkChoice("count", options.count, ["scalar", "pulses"]);
   checkMixture(density, blanks);
   const pulses = options.count === "pulses";
-  const sizes = [sizeInfo("length", options.length, 1, 30, "Length"), sizeInfo("repeats", options.repeats, 1, 30, "Repeats")];
+  const sizes = [
+    sizeInfo("length", options.length, 1, 30, "Length"),
+    sizeInfo("repeats", options.repeats, 1, 30, "Repeats"),
+  ];
   const [low, high] = sizes[1].training;
   /** The count as the machine sees it: mean 0 and variance 1 over the training range.  @param {number} repeats */
   const normalised = (repeats) => {
@@ -19,7 +44,11 @@ export function repeatCopy(spec) {
     return Math.fround((repeats - (low + high) / 2) / sd);
   };
   /** @type {import("../api.js").Channel[]} */
-  const inputChannels = [...bitChannels(width), marker("delimiter"), { name: pulses ? "pulses" : "count", kind: pulses ? "marker" : "number" }];
+  const inputChannels = [
+    ...bitChannels(width),
+    marker("delimiter"),
+    { name: pulses ? "pulses" : "count", kind: pulses ? "marker" : "number" },
+  ];
   const outputChannels = [...bitChannels(width), marker("end")];
   /** @type {import("../api.js").Task["draw"]} */
   const draw = (address, given) => {

@@ -1,5 +1,8 @@
 // @ts-check
-/** What all tasks share: options with defaults, sizes as ranges, random vectors as tapehead/tasks/task.py draws them, painting, resizing. */
+/**
+ * What all tasks share: options with defaults, sizes as ranges, random vectors as tapehead/tasks/task.py draws them,
+ * painting, resizing.
+ */
 import { EngineError, shown } from "../errors.js";
 import { Stream } from "../random.js";
 
@@ -18,7 +21,8 @@ import { Stream } from "../random.js";
  */
 export function withDefaults(spec, defaults) {
   for (const name of Object.keys(spec.options)) {
-    if (!Object.hasOwn(defaults, name)) throw new EngineError(`the task ${spec.name} has an option ${shown(name)}, which the page does not know.`);
+    if (!Object.hasOwn(defaults, name))
+      throw new EngineError(`the task ${spec.name} has an option ${shown(name)}, which the page does not know.`);
   }
   return { ...defaults, ...spec.options };
 }
@@ -32,7 +36,8 @@ export function checkCount(name, value, least, most) {
 
 /** @param {string} name @param {unknown} value @param {unknown[]} choices */
 export function checkChoice(name, value, choices) {
-  if (!choices.includes(value)) throw new EngineError(`${name} is ${shown(value)}, but the page knows ${choices.join(", ")}.`);
+  if (!choices.includes(value))
+    throw new EngineError(`${name} is ${shown(value)}, but the page knows ${choices.join(", ")}.`);
 }
 
 /** Shares of ones and of blank vectors.  @param {unknown} density @param {unknown} blanks */
@@ -59,7 +64,9 @@ export function sizeInfo(name, value, least, most, label) {
   const [low, high] = Array.isArray(value) ? value : [value, value];
   const whole = Number.isInteger(low) && Number.isInteger(high) && (!Array.isArray(value) || value.length === 2);
   if (!whole || low < least || high < low || high > 1e6) {
-    throw new EngineError(`${name} is ${shown(value)}, but it must be a whole number of at least ${least}, or a pair of them.`);
+    throw new EngineError(
+      `${name} is ${shown(value)}, but it must be a whole number of at least ${least}, or a pair of them.`,
+    );
   }
   return { name, least, most: Math.max(most, high), training: [low, high], label };
 }
@@ -138,7 +145,9 @@ export function bitPlace(of, index) {
  */
 export function paint(of, place, value) {
   if (typeof value !== "number" || !(value >= place.least && value <= place.most)) {
-    throw new EngineError(`the value painted is ${shown(value)}, but it must be a number from ${place.least} to ${place.most}.`);
+    throw new EngineError(
+      `the value painted is ${shown(value)}, but it must be a number from ${place.least} to ${place.most}.`,
+    );
   }
   if (place.field === "query") return { ...of, query: Math.round(value) };
   const changed = /** @type {Float64Array} */ (of[place.field]).slice();
@@ -156,7 +165,8 @@ export function keepOld(fresh, old) {
   const values = fresh.values.slice();
   values.set(old.values.subarray(0, Math.min(old.values.length, values.length)));
   const priorities = fresh.priorities && fresh.priorities.slice();
-  if (priorities && old.priorities) priorities.set(old.priorities.subarray(0, Math.min(old.priorities.length, priorities.length)));
+  if (priorities && old.priorities)
+    priorities.set(old.priorities.subarray(0, Math.min(old.priorities.length, priorities.length)));
   const query = old.query !== null && fresh.query !== null ? Math.min(old.query, fresh.sizes.items - 2) : fresh.query;
   return { ...fresh, values, priorities, query };
 }
