@@ -32,8 +32,6 @@ export class Page {
     this.room = new Room();
     /** @type {Scene | null} */
     this.scene = null;
-    /** @type {Record<string, any>} */
-    this.layouts = {};
     this.loading = false;
     this.fresh = false; // opened without a state: the cursor starts where there is something to see
     this.frame = 0;

@@ -135,7 +135,7 @@ export function hitMap(view, width, x, y) {
  * @param {State} state
  * @returns {{u: number, part: number}[]} largest first; u -1: initial memory, -2: interventions
  */
-export function partsOf(view, state) {
+function partsOf(view, state) {
   const parts = new Map();
   const found = originsOf(view.machine, view.trace, picked(view, state), state.read);
   const whole = at(view.trace.reads, picked(view, state), state.read);

@@ -9,7 +9,7 @@
 import { el, fill, short } from "./dom.js";
 import { at, rowOf, slotAt, strongest } from "./model.js";
 import { palette } from "./palette.js";
-import { barChart, endTicks, outline, roundSteps, titleLine } from "./plots.js";
+import { barChart, endTicks, outline, roundSteps } from "./plots.js";
 
 /** @typedef {"previous" | "content" | "interpolated" | "shifted" | "weightings"} Stage */
 /** @type {{name: Stage, title: string, about: string}[]} */
@@ -84,7 +84,7 @@ function niceTop(largest) {
  * @param {import("./plots.js").Box} box
  * @param {import("./model.js").Arc} arc
  */
-export function slotAxis(surface, box, arc) {
+function slotAxis(surface, box, arc) {
   const { muted } = palette();
   for (const row of roundSteps(0, arc.count - 1, box.w / 30)) {
     surface.text(String(slotAt(arc, row)), box.x + ((row + 0.5) / arc.count) * box.w, box.y + box.h + 12, {

@@ -72,54 +72,47 @@ function firstSize([low, high]) {
   return high === low ? high : Math.max(low, Math.min(high, Math.ceil(0.6 * high)));
 }
 
-const contentOf = last(
-  (
-    /** @type {Task} */ task,
-    /** @type {string | null} */ text,
-    /** @type {number} */ seed,
-    /** @type {string} */ sizes,
-  ) => {
-    if (text !== null) return contentFromText(task, text);
-    return task.draw({ seed, name: "viewer", step: 0, row: 0 }, JSON.parse(sizes));
-  },
-);
-const sequenceOf = last((/** @type {Task} */ task, /** @type {Content} */ content) => task.encode(content));
+/**
+ * @param {Task} task
+ * @param {string | null} text
+ * @param {number} seed
+ * @param {string} sizes as JSON
+ */
+function makeContent(task, text, seed, sizes) {
+  if (text !== null) return contentFromText(task, text);
+  return task.draw({ seed, name: "viewer", step: 0, row: 0 }, JSON.parse(sizes));
+}
+
 /** @type {{machine: NTMMachine, trace: NTMTrace} | null} */
 let untouched = null;
 
-/** The untouched run. Steps before the first changed input are those of the run before. */
-const baseOf = last(
-  (/** @type {NTMMachine} */ machine, /** @type {Sequence} */ sequence, /** @type {number} */ slots) => {
-    const before =
-      untouched &&
-      untouched.machine === machine &&
-      untouched.trace.slots === slots &&
-      untouched.trace.steps === sequence.steps
-        ? untouched.trace
-        : null;
-    const since = before ? { trace: before, step: firstChange(before.inputs, sequence.inputs) } : undefined;
-    const trace = run(machine, sequence.inputs, { slots, since });
-    untouched = { machine, trace };
-    return trace;
-  },
-);
+/**
+ * The untouched run. Steps before the first changed input are those of the run before.
+ * @param {NTMMachine} machine
+ * @param {Sequence} sequence
+ * @param {number} slots
+ */
+function runUntouched(machine, sequence, slots) {
+  const before = untouched && untouched.machine === machine ? untouched.trace : null;
+  const alike = before && before.slots === slots && before.steps === sequence.steps;
+  const since = alike ? { trace: before, step: firstChange(before.inputs, sequence.inputs) } : undefined;
+  const trace = run(machine, sequence.inputs, { slots, since });
+  untouched = { machine, trace };
+  return trace;
+}
 
-/** The run with interventions: the untouched one, up to the first of them. */
-const editedOf = last(
-  (
-    /** @type {NTMMachine} */ machine,
-    /** @type {Sequence} */ sequence,
-    /** @type {NTMTrace} */ base,
-    /** @type {State["edits"]} */ edits,
-  ) => {
-    const first = Math.min(...edits.map((edit) => ("at" in edit ? edit.at : edit.from)));
-    return run(machine, sequence.inputs, {
-      slots: base.slots,
-      interventions: edits,
-      since: { trace: base, step: Math.min(first, base.steps) },
-    });
-  },
-);
+/**
+ * The run with interventions: the untouched one, up to the first of them.
+ * @param {NTMMachine} machine
+ * @param {Sequence} sequence
+ * @param {NTMTrace} base
+ * @param {State["edits"]} edits
+ */
+function runEdited(machine, sequence, base, edits) {
+  const first = Math.min(...edits.map((edit) => ("at" in edit ? edit.at : edit.from)));
+  const since = { trace: base, step: Math.min(first, base.steps) };
+  return run(machine, sequence.inputs, { slots: base.slots, interventions: edits, since });
+}
 
 /**
  * The first step whose inputs differ.
@@ -131,32 +124,34 @@ function firstChange(before, now) {
   return at < 0 ? now.shape[0] : Math.floor(at / now.shape[1]);
 }
 
-const baseScoreOf = last((/** @type {Task} */ task, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ trace) =>
-  score(task, sequence, trace.logits),
-);
-const scoreOf = last((/** @type {Task} */ task, /** @type {Sequence} */ sequence, /** @type {NTMTrace} */ trace) =>
-  score(task, sequence, trace.logits),
-);
-const arcOf = last((/** @type {NTMTrace} */ base, /** @type {NTMTrace} */ trace, /** @type {string} */ span) =>
-  span === "all" ? { start: 0, count: base.slots, slots: base.slots } : usedArc([base, trace]),
-);
+/** @param {Task} task @param {Sequence} sequence @param {NTMTrace} trace */
+function scoreTrace(task, sequence, trace) {
+  return score(task, sequence, trace.logits);
+}
 
-/** Lineage of one read head, or program: only what is looked at is computed. */
-export const lineageOf = last(
-  (/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace, /** @type {number} */ readHead) =>
-    lineage(machine, trace, readHead),
-);
-export const originsOf = last(
-  (
-    /** @type {NTMMachine} */ machine,
-    /** @type {NTMTrace} */ trace,
-    /** @type {number} */ t,
-    /** @type {number} */ readHead,
-  ) => origins(machine, trace, t, readHead),
-);
-export const programOf = last((/** @type {NTMMachine} */ machine, /** @type {NTMTrace} */ trace) =>
-  program(machine, trace),
-);
+/** @param {NTMTrace} base @param {NTMTrace} trace @param {string} span @returns {Arc} */
+function shownArc(base, trace, span) {
+  return span === "all" ? { start: 0, count: base.slots, slots: base.slots } : usedArc([base, trace]);
+}
+
+/** @param {Task} task @param {Content} content */
+function encode(task, content) {
+  return task.encode(content);
+}
+
+const [contentOf, sequenceOf] = [last(makeContent), last(encode)];
+const [baseOf, editedOf] = [last(runUntouched), last(runEdited)];
+const [baseScoreOf, scoreOf, arcOf] = [last(scoreTrace), last(scoreTrace), last(shownArc)];
+
+/** @param {NTMMachine} machine @param {NTMTrace} trace @param {number} readHead */
+function lineageOfHead(machine, trace, readHead) {
+  return lineage(machine, trace, readHead);
+}
+
+/** Lineage of one read head, origins of one read vector, program: only what is looked at is computed. */
+export const lineageOf = last(lineageOfHead);
+export const originsOf = last(origins);
+export const programOf = last(program);
 
 /**
  * @param {State} state @param {NTMMachine} machine @param {Task} task

@@ -28,7 +28,7 @@ const NAMES = [
 ];
 
 /**
- * @typedef {Record<string, string> & {ramps: Record<string, Uint32Array>, signed: Uint32Array, key: string}} Palette
+ * @typedef {Record<string, string> & {ramps: Record<string, Uint32Array>, signed: Uint32Array}} Palette
  */
 
 /** @type {Palette | null} */
@@ -36,8 +36,9 @@ let current = null;
 
 /** The colours of the theme that is shown. @returns {Palette} */
 export function palette() {
-  if (!current) current = readPalette();
-  return current;
+  const known = current ?? readPalette();
+  current = known;
+  return known;
 }
 
 /** Read the colours again after the theme changed. */
@@ -46,7 +47,7 @@ export function forgetPalette() {
 }
 
 /** Whether the dark colours are shown: by the switch, or by the system. */
-export function isDark() {
+function isDark() {
   const theme = document.documentElement.dataset.theme;
   return theme ? theme === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
 }
@@ -69,9 +70,9 @@ function readPalette() {
   const positive = [mix(zero, colours.positive, 0.55), colours.positive, mix(colours.positive, colours.ink, 0.55)];
   const negative = [mix(zero, colours.negative, 0.55), colours.negative, mix(colours.negative, colours.ink, 0.55)];
   const signed = ramp([...negative.reverse(), zero, ...positive]);
-  return /** @type {Palette} */ (
-    /** @type {unknown} */ ({ ...colours, ramps, signed, key: Object.values(colours).join() })
-  );
+  /** @type {any} */
+  const whole = { ...colours, ramps, signed };
+  return whole;
 }
 
 /** @param {string} hex @returns {number[]} */
@@ -81,7 +82,7 @@ function parse(hex) {
 }
 
 /** Between two colours. @param {string} from @param {string} to @param {number} share */
-export function mix(from, to, share) {
+function mix(from, to, share) {
   const [a, b] = [parse(from), parse(to)];
   return `#${a
     .map((x, i) =>

@@ -30,7 +30,7 @@ function placed(scene) {
 const heading = ({ view, state }) => `${view.machine.title}, step ${state.t}: ${outcome(view.task, view.score)}`;
 
 /** @param {Scene} scene @returns {string} */
-export function svgOf(scene) {
+function svgOf(scene) {
   const { parts, width, height } = placed(scene);
   const colours = palette();
   const surface = new SvgSurface();
@@ -46,7 +46,7 @@ export function svgOf(scene) {
 }
 
 /** @param {Scene} scene @returns {Promise<Blob>} */
-export function pngOf(scene) {
+function pngOf(scene) {
   const { parts, width, height } = placed(scene);
   const colours = palette();
   const canvas = document.createElement("canvas");

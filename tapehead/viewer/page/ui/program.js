@@ -11,7 +11,7 @@ import { programOf } from "./model.js";
 import { HEADS } from "./state.js";
 
 /** The lines of the selected heads. @param {View} view @param {State} state */
-export function programLines(view, state) {
+function programLines(view, state) {
   return programOf(view.machine, view.trace).filter(({ head }) => head.index === state[head.kind]);
 }
 

@@ -34,23 +34,14 @@ export function drawRace(surface, view, rival, name, t, width) {
   const [from, end] = [first + shown.first, first + shown.end];
   const size = view.task.outputSize;
   let y = 0;
-  const band = (
-    /** @type {string} */ title,
-    /** @type {Float64Array} */ data,
-    /** @type {Uint8Array | null} */ errors,
-  ) => {
+  /** @type {(title: string, data: Float64Array, errors: Uint8Array | null) => import("./plots.js").Box} */
+  const band = (title, data, errors) => {
     y += TITLE;
     const box = { x: LEFT, y, w: plot, h: bandHeight(view) };
     y += box.h + 8;
     drawBand(surface, box, { from, end, size, data, errors });
-    titleLine(
-      surface,
-      box,
-      title,
-      errors
-        ? { marks: [{ text: markWord(view.task), colour: palette().wrong, shape: /** @type {const} */ ("frame") }] }
-        : {},
-    );
+    const mark = { text: markWord(view.task), colour: palette().wrong, shape: /** @type {const} */ ("frame") };
+    titleLine(surface, box, title, { marks: errors ? [mark] : [] });
     if (size > 1) yName(surface, box, "channel");
     return box;
   };

@@ -81,9 +81,7 @@ export class RaceTrack {
     const entry = this.entry();
     if (!scene || !scene.race || !entry) return;
     const { view } = scene;
-    const rival = await this.page.room.once(`machine ${entry.id}`, () =>
-      /** @type {any} */ (this.page.room.source).load(entry.id),
-    );
+    const rival = await this.page.room.loadRival(entry.id);
     this.measured = [];
     const mine = ++this.sweep;
     const { least, most, name } = view.task.sizes[0];

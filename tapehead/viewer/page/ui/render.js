@@ -98,9 +98,9 @@ function renderTour(page) {
 export function renderPage(page, scene) {
   renderFacts(page, scene);
   renderTransport(page, scene);
-  renderSizes(page, scene);
+  renderSizes(scene);
   renderHeads(scene);
-  renderPaint(page, scene);
+  renderPaint(scene);
   renderPanels(page, scene);
   drawFigures(scene);
   byId("room").dataset.drawn = String(Number(byId("room").dataset.drawn ?? 0) + 1);
@@ -172,8 +172,8 @@ function renderTransport(page, { view, state }) {
   byId("play").setAttribute("aria-pressed", String(playing));
 }
 
-/** A slider for every size of the task. @param {Page} page @param {Scene} scene */
-function renderSizes(page, { view, state }) {
+/** A slider for every size of the task. @param {Scene} scene */
+function renderSizes({ view, state }) {
   const holder = byId("sizes");
   const key = view.task.sizes.map(({ name, most }) => name + most).join();
   if (holder.dataset.key !== key) {
@@ -215,8 +215,8 @@ function renderHeads({ view, state }) {
   select("span").value = state.span;
 }
 
-/** Buttons and fields for the input at the cursor: painting by keyboard. @param {Page} page @param {Scene} scene */
-function renderPaint(page, { view, state }) {
+/** Buttons and fields for the input at the cursor: painting by keyboard. @param {Scene} scene */
+function renderPaint({ view, state }) {
   const cells = view.task.inputChannels
     .map((channel, i) => ({ channel, i, cell: view.task.place(view.content, state.t, i) }))
     .filter(({ cell }) => cell !== null);

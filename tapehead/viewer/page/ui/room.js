@@ -117,8 +117,13 @@ export class Room {
   rival(id, ready) {
     const name = `machine ${id}`;
     if (this.loaded.has(name)) return this.loaded.get(name);
-    this.once(name, () => /** @type {Source} */ (this.source).load(id)).then(() => ready(), ready);
+    this.loadRival(id).then(() => ready(), ready);
     return null;
+  }
+
+  /** @param {string} id @returns {Promise<LSTMMachine>} */
+  loadRival(id) {
+    return this.once(`machine ${id}`, () => /** @type {Source} */ (this.source).load(id));
   }
 
   /** Load something once; what failed can be tried again. @param {string} name @param {() => Promise<any>} load */

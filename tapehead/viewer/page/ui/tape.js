@@ -58,7 +58,7 @@ export function layoutTape(view, state, width) {
 const scales = new WeakMap();
 
 /** @param {View["trace"]} trace */
-export function memoryScale(trace) {
+function memoryScale(trace) {
   let scale = scales.get(trace);
   if (scale === undefined) {
     scale = 1e-3;
