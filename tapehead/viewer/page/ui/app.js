@@ -36,6 +36,7 @@ export class Page {
     this.fresh = false; // opened without a state: the cursor starts where there is something to see
     this.frame = 0;
     this.timer = 0;
+    this.address = location.hash; // as this page wrote or read it
     this.player = new Player(this);
     this.track = new RaceTrack(this);
   }
@@ -220,15 +221,18 @@ export class Page {
   /** @param {boolean} push */
   writeHash(push) {
     clearTimeout(this.timer);
+    if (location.hash !== this.address) return; // another link was followed; `follow` is about to show it
     const hash = toHash(this.state);
     if (hash === location.hash || (hash === "#" && location.hash === "")) return;
     if (push) history.pushState(null, "", hash);
     else history.replaceState(null, "", hash);
+    this.address = location.hash;
   }
 
   /** The address was changed by the user or by the back button. */
   follow() {
     clearTimeout(this.timer);
+    this.address = location.hash;
     const { state, problems } = fromHash(location.hash);
     this.player.stop();
     this.update(state);
