@@ -154,6 +154,34 @@ class SubLayers:
 
 
 @dataclasses.dataclass(frozen=True)
+class View:
+    """Watch a machine in the browser, step by step. Without a machine, the zoo and the runs below this folder."""
+
+    what: Annotated[Positional[str | None], arg(metavar="[RUN or MACHINE]")] = None
+    """A run's folder, or a machine of the zoo."""
+    seed: Number = None
+    """Which machine of a run is shown first (default: its first)."""
+    port: int = 0
+    """The port of 127.0.0.1 to listen on (0: any that is free)."""
+    no_open: FlagCreatePairsOff[bool] = False
+    """Open no browser."""
+    export: File = None
+    """Write the page with the machine inside to this file, and serve nothing. It works without a network."""
+    also: tuple[str, ...] = ()
+    """Further machines to put into the exported page."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Write the viewer and the zoo as a folder of files, which any web server can host under any path."""
+
+    machines: Annotated[Positional[tuple[str, ...]], arg(metavar="[MACHINE ...]")] = ()
+    """Machines of the zoo, or runs' folders (default: the whole zoo)."""
+    out: Path = Path("site")
+    """The folder to write."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Presets:
     """List the rows of the paper's Tables 1 to 3, with our parameter counts beside the printed ones."""
 
@@ -417,6 +445,8 @@ COMMANDS = (
     Eval,
     Figures,
     SubLayers,
+    View,
+    Site,
     Presets,
     Tasks,
     Confirm,

@@ -62,7 +62,8 @@ def checked_page(browser, **options) -> Iterator:
         yield page
     finally:
         context.close()
-    assert errors == []
+    if errors:
+        pytest.fail("errors in the page: " + "; ".join(errors))
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ ORDER = (
     ("lab",),
     ("report",),
     ("reproduce",),
+    ("viewer",),
     ("commands",),
     ("cli",),
 )

@@ -70,6 +70,12 @@ COMMANDS = {
     "train": (("train", "copy"), [("--seed", "3"), ("--seeds", "2"), ("--backend", "reference")], TRAIN),
     "eval": (("eval", "full"), [("--backend", "auto")], [*flag("--episodes", COUNTS), *PLACE]),
     "figures": (("figures", "full"), [("--seed", "1")], flag("--seed", STRANGE)),
+    "view": (
+        ("view", "full", "--no-open"),
+        [("--port", "0")],
+        [*flag("--port", STRANGE), *flag("--export", NO_FOLDERS)],
+    ),
+    "site": (("site", "--out", "full"), [], [(value,) for value in STRANGE]),
     "confirm": (
         ("confirm", "copy-ntm-lstm"),
         [("--seeds", "2"), ("--episodes", "100")],

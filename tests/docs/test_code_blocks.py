@@ -68,6 +68,7 @@ def folder(tmp_path, monkeypatch):
         ("docs/sweeps.md", carry_out, 1),
         ("docs/sublayers.md", check, 3),
         ("docs/reproduce.md", check, 0),
+        ("docs/viewer.md", check, 1),
     ],
 )
 def test_the_code_of_a_document_runs(document, with_command, least, folder):

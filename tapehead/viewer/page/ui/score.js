@@ -1,0 +1,124 @@
+// @ts-check
+/**
+ * The score: input, target, output, weightings and head parameters over time, under one cursor.
+ *
+ * @typedef {import("./model.js").View} View
+ * @typedef {import("./state.js").State} State
+ * @typedef {import("./plots.js").Box} Box
+ * @typedef {import("./surface.js").Surface} Surface
+ * @typedef {{name: string, box: Box, rows: number}} Band
+ * @typedef {{bands: Band[], first: number, end: number, left: number, width: number, height: number}} Layout
+ */
+import { stepWindow } from "./model.js";
+import { palette } from "./palette.js";
+import { timeAxis, TITLE } from "./plots.js";
+import {
+  DIGITS,
+  drawBayes,
+  drawDigits,
+  drawInput,
+  drawOutput,
+  drawTarget,
+  drawWeightings,
+  hasAddresses,
+} from "./score_bands.js";
+import { drawStrip, STRIPS } from "./score_strips.js";
+
+const LEFT = 50;
+const RIGHT = 8;
+const LEAST_STEP = 3; // pixels; longer sequences are shown in part
+const STRIP = 30;
+
+/** @param {View} view @param {State} state @param {number} width @returns {Layout} */
+export function layoutScore(view, state, width) {
+  const { task, arc, trace } = view;
+  const plot = width - LEFT - RIGHT;
+  const { first, end } = stepWindow(trace.steps, state.t, Math.max(20, Math.floor(plot / LEAST_STEP)));
+  const map = Math.round(Math.max(72, Math.min(132, arc.count * 5)));
+  const channel = (/** @type {number} */ count) => Math.max(14, count * 10);
+  const bands = [
+    { name: "input", rows: task.inputSize, h: channel(task.inputSize) },
+    { name: "target", rows: task.outputSize, h: channel(task.outputSize) },
+    { name: "output", rows: task.outputSize, h: channel(task.outputSize) },
+    ...(task.bayes ? [{ name: "bayes", rows: 1, h: 14 }] : []),
+    { name: "write", rows: arc.count, h: map },
+    { name: "read", rows: arc.count, h: map },
+    ...(hasAddresses(view) ? [{ name: "digits", rows: DIGITS, h: 10 * DIGITS }] : []),
+    ...STRIPS.map(({ name }) => ({ name, rows: 1, h: STRIP })),
+  ];
+  let y = 14;
+  const placed = bands.map(({ name, rows, h }) => {
+    y += TITLE;
+    const box = { x: LEFT, y, w: plot, h };
+    y += h + 5;
+    return { name, rows, box };
+  });
+  return { bands: placed, first, end, left: LEFT, width: plot, height: y + 28 };
+}
+
+/** @param {Surface} surface @param {View} view @param {State} state @param {number} width @returns {Layout} */
+export function drawScore(surface, view, state, width) {
+  const layout = layoutScore(view, state, width);
+  for (const band of layout.bands) {
+    if (band.name === "input") drawInput(surface, view, layout, band);
+    else if (band.name === "target") drawTarget(surface, view, layout, band);
+    else if (band.name === "output") drawOutput(surface, view, layout, band);
+    else if (band.name === "bayes") drawBayes(surface, view, layout, band);
+    else if (band.name === "digits") drawDigits(surface, view, state, layout, band);
+    else if (band.name === "write" || band.name === "read") drawWeightings(surface, view, state, layout, band);
+    else drawStrip(surface, view, state, layout, band);
+  }
+  drawTimes(surface, view, state, layout);
+  return layout;
+}
+
+/**
+ * The cursor, where the answer begins, and the time axis.
+ * @param {Surface} surface
+ * @param {View} view
+ * @param {State} state
+ * @param {Layout} layout
+ */
+function drawTimes(surface, view, state, layout) {
+  const colours = palette();
+  const top = layout.bands[0].box.y;
+  const box = layout.bands[layout.bands.length - 1].box;
+  const step = layout.width / (layout.end - layout.first);
+  const xOf = (/** @type {number} */ t) => layout.left + (t - layout.first) * step;
+  if (view.answer > layout.first && view.answer < layout.end) {
+    const x = xOf(view.answer);
+    surface.line([x, top - TITLE, x, box.y + box.h], { stroke: colours.muted, dash: [2, 3] });
+    surface.text("answer →", Math.min(x + 3, layout.left + layout.width - 46), 11, { fill: colours.muted, size: 10 });
+  }
+  timeAxis(surface, box, layout.first, layout.end);
+  const x = xOf(state.t);
+  surface.line([x, top - 4, x, box.y + box.h], { stroke: colours.cursor, width: 1.25 });
+  surface.line([x + step, top - 4, x + step, box.y + box.h], { stroke: colours.cursor, width: 1.25 });
+  cursorLabel(surface, x + step / 2, box, String(state.t));
+}
+
+/**
+ * The step at the cursor, in a box on the time axis.
+ * @param {Surface} surface
+ * @param {number} x
+ * @param {Box} box
+ * @param {string} text
+ */
+function cursorLabel(surface, x, box, text) {
+  const colours = palette();
+  const width = surface.measure(text, 10) + 8;
+  surface.rect(x - width / 2, box.y + box.h + 1, width, 15, colours.cursor);
+  surface.text(text, x, box.y + box.h + 12.5, { anchor: "middle", fill: colours.paper, size: 10, weight: "600" });
+}
+
+/**
+ * What is at a point of the score: the band, step and row; null beside the figure.
+ * @param {Layout} layout @param {number} x @param {number} y
+ */
+export function hitScore(layout, x, y) {
+  const t = layout.first + Math.floor(((x - layout.left) / layout.width) * (layout.end - layout.first));
+  if (t < layout.first || t >= layout.end) return null;
+  const band = layout.bands.find(({ box }) => y >= box.y && y < box.y + box.h);
+  const row = band ? Math.floor(((y - band.box.y) / band.box.h) * band.rows) : 0;
+  return { t, band: band ? band.name : "", row };
+}
