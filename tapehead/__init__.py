@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from tapehead.kernels.update.optimisers import Adam, Graves, Optimiser
     from tapehead.losses import BINARY, CATEGORICAL, Loss
     from tapehead.models import SequenceModel
+    from tapehead.models.cell import NTMCell
     from tapehead.models.config import NTMConfig
     from tapehead.models.lstm import PaperLSTM
-    from tapehead.models.ntm import NTM, NTMCell, NTMState
+    from tapehead.models.machine import NTMState
+    from tapehead.models.ntm import NTM
     from tapehead.optim import RMSpropGraves
     from tapehead.paper.recipes import general_experiment, row_experiment
     from tapehead.streams import Stream, stream
@@ -64,7 +66,9 @@ _HOMES = {
     "tapehead.models": ("SequenceModel",),
     "tapehead.models.config": ("NTMConfig",),
     "tapehead.models.lstm": ("PaperLSTM",),
-    "tapehead.models.ntm": ("NTM", "NTMCell", "NTMState"),
+    "tapehead.models.cell": ("NTMCell",),
+    "tapehead.models.machine": ("NTMState",),
+    "tapehead.models.ntm": ("NTM",),
     "tapehead.optim": ("RMSpropGraves",),
     "tapehead.paper.recipes": ("general_experiment", "row_experiment"),
     "tapehead.streams": ("Stream", "stream"),

@@ -13,7 +13,8 @@ from tapehead.experiment.loop import Trainer
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan.contract import ScanSpec
 from tapehead.kernels.ntm_scan.controllers import Controller, linear
-from tapehead.models.ntm import NTM, NTMCell
+from tapehead.models.cell import NTMCell
+from tapehead.models.ntm import NTM
 from tapehead.registry import CONTROLLERS
 from tapehead.tasks.copy import Copy
 

@@ -13,9 +13,11 @@ from torch.func import functional_call
 
 import tapehead
 from tapehead.bench.measure import DropIn, drop_in_ntm
-from tapehead.kernels import dispatch
 from tapehead.kernels.memory import in_one_piece
-from tapehead.models.ntm import NTM, NTMCell, NTMState
+from tapehead.kernels.ntm_scan import direct
+from tapehead.models.cell import NTMCell
+from tapehead.models.machine import NTMState
+from tapehead.models.ntm import NTM
 
 SMALL = {"controller_size": 5, "memory_slots": 7, "memory_width": 3}
 MACHINES = {
@@ -56,8 +58,8 @@ def is_joined(ntm):
 def ways(monkeypatch):
     """How often the short way was taken."""
     taken = []
-    short = dispatch.scan_directly
-    monkeypatch.setattr(dispatch, "scan_directly", lambda *given: (taken.append(1), short(*given))[1])
+    short = direct.scan
+    monkeypatch.setattr(direct, "scan", lambda *given: (taken.append(1), short(*given))[1])
     return taken
 
 
@@ -78,7 +80,7 @@ def test_the_short_way_is_the_operator(monkeypatch, ways, options, moved, given)
     ways.clear()
     ours = everything(ntm, x, state, **arguments)
     assert len(ways) == 1
-    monkeypatch.setattr(dispatch, "operator_needed", lambda: True)
+    monkeypatch.setattr(direct, "operator_needed", lambda: True)
     expected = everything(ntm, x, state, **arguments)
     assert len(ways) == 1
     for one, other in zip(ours, expected, strict=True):

@@ -12,8 +12,10 @@ import torch
 from torch.func import functional_call, stack_module_state, vmap
 
 from tapehead.kernels.ntm_scan.contract import ScanSpec, tree_map
+from tapehead.models.cell import NTMCell
 from tapehead.models.config import NTMConfig
-from tapehead.models.ntm import NTM, NTMCell, NTMState
+from tapehead.models.machine import NTMState
+from tapehead.models.ntm import NTM
 
 SMALL = {"controller_size": 5, "memory_slots": 7, "memory_width": 3}
 F64 = torch.float64

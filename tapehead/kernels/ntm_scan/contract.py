@@ -344,20 +344,6 @@ def is_vmapped(tensor: Tensor) -> bool:
     return torch._C._functorch.is_batchedtensor(tensor)
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor's numbers are what its memory holds, so that a kernel may read them there.
-
-    Not so for the wrappers of `torch.func`, lazily negated or zero tensors, fake tensors and other subclasses; torch's
-    dispatcher knows what to do with those.
-    """
-    return (
-        type(tensor) in (Tensor, torch.nn.Parameter)
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-        and not tensor.is_neg()
-        and not tensor._is_zerotensor()
-    )
-
-
 SIZES = frozenset({"input_size", "output_size", "controller_size", "controller_layers", "read_heads", "write_heads"})
 SIZES |= {"memory_width", "shift_range", "interface_clip"}
 """Options of a specification that are numbers. All the others are choices."""
@@ -376,8 +362,10 @@ def unknown_option(backend: str, spec: ScanSpec, known: dict[str, tuple[Any, ...
 class FusedBackend(Protocol):
     """What the module of a fused backend (cpu/, gpu.py) offers. All tensors on its device, shapes already checked.
 
-    Gradients are of the arguments' shapes. A backend computes in the parameters' dtype and never mixes seeds or
-    sequences: seed 7 alone and seed 7 among others give the same bits.
+    Gradients are of the arguments' shapes. `forward` and `backward` also take one machine without its seed axis: inputs
+    [T, B, I] and a state of such parts, beside parameters [1, P] and lengths and slots [1, B]; outputs, final state and
+    all gradients but that of the parameters then have none either. A backend computes in the parameters' dtype and
+    never mixes seeds or sequences: seed 7 alone and seed 7 among others give the same bits.
     """
 
     def refusal(self, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
@@ -396,10 +384,12 @@ class FusedBackend(Protocol):
         state: ScanState,
         keep: bool,
         clear: bool = False,
+        checked: bool = False,
     ) -> tuple[Tensor, ScanState, Tensor]:
         """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`).
 
-        clear: zero the parts of that tensor that nothing writes, so that it is the same every time.
+        clear: zero the parts of that tensor that nothing writes, so that it is the same every time. checked: lengths
+        and slots are known to fit.
         """
 
     def backward(

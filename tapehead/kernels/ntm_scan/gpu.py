@@ -120,7 +120,8 @@ class _Call:
         self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
     ) -> None:
         self.device = parameters.device
-        self.seeds, self.steps, self.batch, _ = inputs.shape
+        self.seeds = inputs.shape[0] if inputs.ndim == 4 else 1
+        self.steps, self.batch = inputs.shape[-3:-1]
         self.plan = _plan(spec, state.memory.shape[-2], self.device)
         self.kernels = _kernels(self.plan, self.device)
         self.arguments = Arguments(seeds=self.seeds, steps=self.steps, batch=self.batch)
@@ -212,9 +213,10 @@ def forward(
     state: ScanState,
     keep: bool,
     clear: bool = False,
+    checked: bool = False,
 ) -> tuple[Tensor, ScanState, Tensor]:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
-    outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
+    outputs = call.empty(*inputs.shape[:-1], spec.output_size)
     call.set(outputs=outputs)
     final = call.empty_state("final", state)
     kept = call.forward(keep, clear)
