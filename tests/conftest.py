@@ -6,6 +6,8 @@ import cuda_on_cpu
 import pytest
 import torch
 
+from tapehead import notices
+
 
 def pytest_configure():
     """Tests send these signals, and `nohup` or a shell with jobs in its background may have had them ignored."""
@@ -35,3 +37,17 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def heard():
+    """What the library has said since this was called before, a line for each sentence."""
+    said = []
+
+    def since():
+        text = "".join(f"{sentence}\n" for sentence in said)
+        said.clear()
+        return text
+
+    with notices.heard_by(said.append):
+        yield since

@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tapehead import notices
+
 if sys.platform != "win32":
     import fcntl
 
@@ -24,7 +26,7 @@ def say(sentence: str) -> None:
     """A sentence for the user, the first time that it is said in this process."""
     if sentence not in _said:
         _said.add(sentence)
-        print(f"tapehead: {sentence}", file=sys.stderr, flush=True)
+        notices.tell(sentence)
 
 
 def folder() -> Path | None:
