@@ -18,17 +18,8 @@ if TYPE_CHECKING:
     from tapehead import equations, zoo
     from tapehead.evaluation.generalisation import Score
     from tapehead.evaluation.metrics import bits_per_sequence, ngram_gap, wrong_bits
-    from tapehead.experiment.config import (
-        Clipping,
-        Curriculum,
-        Evaluation,
-        Experiment,
-        Model,
-        Place,
-        Restarts,
-        Training,
-        Validation,
-    )
+    from tapehead.experiment.config import Experiment
+    from tapehead.experiment.parts import Clipping, Curriculum, Evaluation, Model, Place, Restarts, Training, Validation
     from tapehead.experiment.results import Result
     from tapehead.experiment.run import Interrupted, Observer, Status, evaluate, train
     from tapehead.experiment.schedules import Constant, Cosine, Schedule
@@ -52,8 +43,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "tapehead.evaluation.generalisation": ("Score",),
     "tapehead.evaluation.metrics": ("bits_per_sequence", "ngram_gap", "wrong_bits"),
-    "tapehead.experiment.config": (
-        *("Clipping", "Curriculum", "Evaluation", "Experiment", "Model", "Place", "Restarts", "Training", "Validation"),
+    "tapehead.experiment.config": ("Experiment",),
+    "tapehead.experiment.parts": (
+        *("Clipping", "Curriculum", "Evaluation", "Model", "Place", "Restarts", "Training", "Validation"),
     ),
     "tapehead.experiment.results": ("Result",),
     "tapehead.experiment.run": ("Interrupted", "Observer", "Status", "evaluate", "train"),

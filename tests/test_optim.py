@@ -165,7 +165,7 @@ def test_copies_go_on_alone(copied):
 
 
 def test_a_replaced_state_counts():
-    """Whoever writes into the optimiser's state by hand is heard."""
+    """Values written into the optimiser's state by hand are used."""
     parameters, optimiser = train(MODELS["modules of torch"], range(5))
     fresh = RMSpropGraves(list(copy.deepcopy(parameters)), lr=1e-2)
     for parameter in parameters:

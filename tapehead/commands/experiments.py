@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tapehead.experiment.config import DEFAULT_NAMES, NAMED, PARTS, Experiment, changed, part_class, read_toml
+from tapehead.experiment.config import Experiment, changed, read_toml
 from tapehead.experiment.folder import read_config
+from tapehead.experiment.parts import DEFAULT_NAMES, NAMED, PARTS, part_class
 from tapehead.models import check_model
 from tapehead.paper.recipes import general_experiment, row_experiment
 from tapehead.paper.tables import row_name

@@ -17,7 +17,7 @@ STOCKED_STEPS = 4_000_000
 """Steps of all sequences together that are sampled ahead: bounds the memory that they take."""
 
 _Stocked = tuple[list[int], list[bool]]
-"""Seeds, and which of them are trained on the curriculum: whom a stock of sequences is for."""
+"""Seeds, and which of them are trained on the curriculum: the seeds that a stock of sequences is for."""
 
 
 class BatchSource:

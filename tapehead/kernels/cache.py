@@ -2,7 +2,7 @@
 
 A file holds the SHA-256 of its name and its content, a line feed, and the content: neither a flipped bit nor a file
 under another file's name passes. That is no protection against a person, so the folder and its files must belong to
-this user or to root, and nobody else may be able to write to them.
+this user or to root, and no other user may be able to write to them.
 """
 
 import contextlib

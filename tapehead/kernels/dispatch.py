@@ -17,13 +17,13 @@ from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import (
     FusedBackend,
     Learned,
-    ScanSpec,
     ScanState,
     Trace,
     check_arguments,
     check_counts,
     check_tensor,
 )
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.kernels.update.contract import Update
 from tapehead.kernels.update.optimisers import Graves, Optimiser
 from tapehead.losses import Loss
@@ -102,8 +102,8 @@ def scan(
 ) -> tuple[Tensor, ScanState]:
     """Outputs and final state, differentiable, on a backend that `choose` returned.
 
-    The values of lengths and slots are not looked at on the gpu backend, which never waits for the device: whoever gets
-    them from outside looks at them there (`SequenceModel.forward`).
+    The values of lengths and slots are not looked at on the gpu backend, which never waits for the device: those
+    from outside are checked where they come in (`SequenceModel.forward`).
     """
     if backend == "reference":
         _check(backend, spec, parameters, inputs, lengths, slots, state)

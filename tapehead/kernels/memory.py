@@ -1,6 +1,7 @@
 """Tensors whose memory a kernel may read; several as one, where they are neighbours."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -20,6 +21,12 @@ def in_one_piece(tensors: Sequence[Tensor]) -> Tensor | None:
         return None
     count = (end - begin) // size
     return first.detach().as_strided((1, count), (count, 1))
+
+
+def split(flat: Tensor, shapes: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
+    """Named views of the parts of flat [..., n], which stand in it one behind the other."""
+    parts = flat.split([math.prod(shape) for shape in shapes.values()], dim=-1) if shapes else ()
+    return {name: part.unflatten(-1, tuple(shape)) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
 
 
 def is_plain(tensor: Tensor) -> bool:

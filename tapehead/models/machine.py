@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from tapehead import checks
 from tapehead.kernels.memory import PlainTensors, in_one_piece, is_plain
-from tapehead.kernels.ntm_scan.contract import CONTROLLER_PREFIX, ScanState
+from tapehead.kernels.ntm_scan.contract import ScanState
+from tapehead.kernels.ntm_scan.spec import CONTROLLER_PREFIX
 from tapehead.models.config import NTMConfig
 from tapehead.models.initial import initial_shapes, initial_state
 
@@ -85,8 +86,8 @@ class Machine(nn.Module):
         """Make the parameters neighbours in memory, in the order of the scan's flat vector.
 
         As `nn.LSTM.flatten_parameters` does: they stay separate parameters, but a scan need not gather them, and an
-        optimiser can update them together. Whoever moves them (`functional_call`, an assigned `.data`) loses that and
-        nothing else.
+        optimiser can update them together. If they are moved (`functional_call`, an assigned `.data`), that
+        is lost and nothing else.
         """
         parameters = self._registered()
         if parameters is None or not _alike(parameters) or in_one_piece(parameters) is not None:

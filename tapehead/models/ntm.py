@@ -5,18 +5,14 @@ from typing import Any, Self, get_type_hints
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from tapehead import checks
 from tapehead.kernels import dispatch
-from tapehead.kernels.memory import is_plain
+from tapehead.kernels.memory import is_plain, split
 from tapehead.kernels.ntm_scan import direct
-from tapehead.kernels.ntm_scan.contract import (
-    ScanState,
-    Trace,
-    check_state,
-    controller_name,
-    tree_map,
-)
+from tapehead.kernels.ntm_scan.contract import ScanState, Trace, check_state
+from tapehead.kernels.ntm_scan.spec import controller_name
 from tapehead.losses import BINARY, Loss
 from tapehead.models.config import NTMConfig
 from tapehead.models.initial import initial_shapes, initial_state
@@ -269,7 +265,7 @@ class NTM(Machine, SequenceModel):
         learns_start = bool(self._learned_start)
         rest = rest.requires_grad_(learns_start)
         with torch.set_grad_enabled(learns_start):
-            state, used = self._population_start(self._split_start(rest), inputs, slots)
+            state, used = self._population_start(split(rest, initial_shapes(self.config)), inputs, slots)
         start = ScanState(*(part.detach() for part in state))
         costs, gradient, d_state, squares = dispatch.loss_and_gradient(
             backend, self._spec, parameters, inputs, targets, mask, lengths, used, start, learns_start, loss, checked
@@ -288,12 +284,7 @@ class NTM(Machine, SequenceModel):
 
     def _split_population(self, flat: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         count = self._spec.parameter_count
-        return flat[:, :count], self._split_start(flat[:, count:])
-
-    def _split_start(self, rest: Tensor) -> dict[str, Tensor]:
-        shapes = initial_shapes(self.config)
-        parts = rest.split([torch.Size(shape).numel() for shape in shapes.values()], dim=-1) if shapes else ()
-        return {name: part.unflatten(-1, shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
+        return flat[:, :count], split(flat[:, count:], initial_shapes(self.config))
 
     def _population_start(
         self, learned: dict[str, Tensor], inputs: Tensor, slots: Tensor | None
@@ -329,7 +320,7 @@ class NTM(Machine, SequenceModel):
 def _run_uncompiled(ntm: NTM, *given: Any) -> tuple[Tensor, NTMState, Trace | None]:
     """`NTM._run` in eager mode under torch.compile: a graph break, and the kernel as fast as ever.
 
-    As `torch.compiler.disable`, which loads a second's worth of modules where it is applied, whoever compiles or not.
+    As `torch.compiler.disable`, which loads a second's worth of modules where it is applied, compiling or not.
     """
     run: Any = torch.compiler.disable(NTM._run)
     done: tuple[Tensor, NTMState, Trace | None] = run(ntm, *given)

@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from tapehead.experiment.config import BLOCK, DEFAULT_NAMES, WINDOW, Experiment, changed
+from tapehead.experiment.config import Experiment, changed
+from tapehead.experiment.parts import BLOCK, DEFAULT_NAMES, WINDOW
 from tapehead.models import check_model
 from tapehead.paper.tables import PAPER_TASKS, TABLES, VARIANTS
 from tapehead.registry import MODELS

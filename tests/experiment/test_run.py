@@ -1,4 +1,4 @@
-"""`tapehead.train` and `tapehead.evaluate`: what everybody calls."""
+"""`tapehead.train` and `tapehead.evaluate`, the entries to training and scoring."""
 
 import dataclasses
 import json

@@ -11,7 +11,7 @@ from test_ntm_scan_gate import SMALL, make_problem
 
 from tapehead.kernels import dispatch, nvrtc
 from tapehead.kernels.ntm_scan import cpu, direct, gpu, reference
-from tapehead.kernels.ntm_scan.contract import SIZES, ScanSpec
+from tapehead.kernels.ntm_scan.spec import SIZES, ScanSpec
 from tapehead.losses import BINARY, CATEGORICAL, Binary
 from tapehead.models.ntm import NTM
 

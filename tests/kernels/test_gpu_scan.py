@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map
 
 from tapehead.kernels.ntm_scan import gpu, reference
-from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, tree_map
+from tapehead.kernels.ntm_scan.contract import ScanState
 from tapehead.kernels.ntm_scan.gpu_plan import FEW_THREADS, MOST_THREADS, Plan
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.losses import BINARY, CATEGORICAL
 
 # Relative norm. Seen: 8e-7 at worst; float32 rounds at 6e-8, and a step has some fifty roundings in a row.

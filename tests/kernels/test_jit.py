@@ -189,7 +189,7 @@ def alive(process):
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state != "Z"  # where nobody collects the children of the dead
+    return state != "Z"  # where no process collects the children of one that ended
 
 
 # --- what the key covers ---------------------------------------------------------------------------------------------

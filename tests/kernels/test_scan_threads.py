@@ -1,4 +1,4 @@
-"""The threads of the CPU scan: whatever is raised, nobody leaves while another thread still writes."""
+"""The threads of the CPU scan: whatever is raised, the call does not end while a thread still writes."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ def interrupt_twice_more(stage):
 
 @pytest.mark.parametrize("then", [leave_later, interrupt_twice_more])
 def test_an_interrupted_caller_waits_for_the_helper(pool, then):
-    """Also when Ctrl-C comes again while it waits. What nobody has begun is dropped."""
+    """Also when Ctrl-C comes again while it waits. Items that no thread has begun are dropped."""
     stage = Stage(then)
     with pytest.raises(KeyboardInterrupt):
         pool.run(stage)

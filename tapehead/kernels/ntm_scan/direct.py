@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState
+from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanState
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 
 class Call(NamedTuple):

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, tree_map, unknown_option
+from tapehead.kernels.ntm_scan.contract import Learned, ScanState, Trace
 from tapehead.kernels.ntm_scan.gpu_plan import TILE_COLUMNS, TILE_ROWS, Plan
+from tapehead.kernels.ntm_scan.spec import ScanSpec, unknown_option
 
 KNOWN: dict[str, tuple[Any, ...]] = {
     "controller": ("lstm", "feedforward"),
@@ -146,7 +147,7 @@ class _Call:
         return torch.empty(shape, dtype=torch.float32, device=self.device)
 
     def empty_state(self, name: str, like: ScanState) -> ScanState:
-        state: ScanState = tree_map(lambda part: torch.empty_like(part, memory_format=torch.contiguous_format), like)
+        state = ScanState(*(torch.empty_like(part, memory_format=torch.contiguous_format) for part in like))
         self.set_state(name, state)
         return state
 

@@ -19,15 +19,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from tapehead.kernels.ntm_scan.contract import (
-    FusedBackend,
-    ScanSpec,
-    ScanState,
-    check_arguments,
-    check_counts,
-    check_tensor,
-)
+from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanState, check_arguments, check_counts, check_tensor
 from tapehead.kernels.ntm_scan.direct import dense
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 # Outputs, the six parts of the final state, and what the backward pass needs.
 ScanResult = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]

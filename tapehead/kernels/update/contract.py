@@ -81,5 +81,5 @@ were skipped.
 rates: of the parameters' type and on their device.
 
 squares [S, parts]: the gradient's sums of squares in any number of parts, NaN where it or a cost is not finite, if
-whoever made the gradient knows them: an update for which a look at the gradient costs a pass over it takes them for it.
+the kernel that made the gradient has them: an update that would need a pass over the gradient for it takes them.
 """

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tapehead.kernels import jit
-from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, check_counts, unknown_option
+from tapehead.kernels.ntm_scan.contract import Learned, ScanState, Trace, check_counts
 from tapehead.kernels.ntm_scan.cpu import buffers, entries, openmp
 from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
     COSTS,
@@ -36,6 +36,7 @@ from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
 from tapehead.kernels.ntm_scan.cpu.planning import make_plan
 from tapehead.kernels.ntm_scan.cpu.threads import Job, pool
 from tapehead.kernels.ntm_scan.cpu.tracing import stack, trace_of_row
+from tapehead.kernels.ntm_scan.spec import ScanSpec, unknown_option
 
 Array = npt.NDArray[Any]
 

@@ -43,7 +43,7 @@ def empty_record(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 class _Block:
-    """Bytes for one tensor. They are spare again when nothing refers to its memory any more, whoever did."""
+    """Bytes for one tensor. They are spare again when nothing refers to its memory any more."""
 
     def __init__(self, size: int) -> None:
         self._array: Array = _take_spare(size)
