@@ -138,7 +138,7 @@ class _Call:
 
     def set_state(self, name: str, state: ScanState) -> None:
         pointers = getattr(self.arguments, name)
-        for field, tensor in state._asdict().items():
+        for field, tensor in zip(ScanState._fields, state, strict=True):
             tensor = tensor.contiguous()
             self._alive.append(tensor)
             setattr(pointers, field, tensor.data_ptr())
