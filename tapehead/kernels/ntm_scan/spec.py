@@ -104,6 +104,14 @@ class ScanSpec(Typed):
             offset += math.prod(shape)
         return places
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Asked for several times in every call: plans and refusals are kept by specification."""
+        return hash(dataclasses.astuple(self))
+
     def split_parameters(self, flat: Tensor) -> dict[str, Tensor]:
         """Named views of flat parameters [..., P]."""
         return memory.split(flat, self.parameter_shapes)

@@ -92,9 +92,12 @@ def _execute(plan: Plan, sizes: Array, table: dict[int, Tensor], clip: float | N
             run_backward(sizes, addresses, limit, *scratch, *item)
         buffers.give_scratch(scratch, dtype)
 
+    if plan.S == plan.groups == 1:
+        work((0, 0))
+        return
     threads = torch.get_num_threads()
     items = [(s, g) for s in range(plan.S) for g in range(plan.groups)]
-    if threads == 1 or len(items) <= 1:
+    if threads == 1 or not items:
         for item in items:
             work(item)
     elif not plan.loss and openmp.usable(threads, len(items)):
