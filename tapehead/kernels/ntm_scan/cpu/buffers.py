@@ -1,7 +1,9 @@
 """Memory that starts without values."""
 
 import collections
+import contextlib
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ tenth of the time of a scan; and the most that is kept for that reason."""
 
 POISON = False  # tests set it: memory that nothing has written to then holds NaN
 
-_scratch: dict[torch.dtype, list[Scratch]] = collections.defaultdict(list)
+_scratch: dict[torch.dtype, dict[int, Scratch]] = collections.defaultdict(dict)  # by the thread that had it last
 _spare: list[Array] = []
 
 
@@ -70,11 +72,16 @@ def _take_spare(size: int) -> Array:
 
 
 def take_scratch(size: int, dtype: torch.dtype) -> Scratch:
-    """Working memory, kept from call to call: reals, and integers and costs of the rows of a group."""
-    try:
-        found = _scratch[dtype].pop()
-    except IndexError:  # all are in use
-        found = None
+    """Working memory, kept from call to call: reals, and integers and costs of the rows of a group.
+
+    What this thread had before, if it is there, because it may still be in the caches of its core. Not kept in the
+    thread itself: Python forgets a thread of OpenMP after every call.
+    """
+    free = _scratch[dtype]
+    found = free.pop(threading.get_ident(), None)
+    if found is None:
+        with contextlib.suppress(KeyError):  # all are in use
+            _, found = free.popitem()
     if found is None or found[0].size < size:
         integers, costs = np.zeros(3 * GROUP_ROWS, np.int64), np.zeros(GROUP_ROWS, np.float64)
         return empty((size + size // 4,), dtype).numpy(), integers, costs
@@ -84,4 +91,4 @@ def take_scratch(size: int, dtype: torch.dtype) -> Scratch:
 
 
 def give_scratch(scratch: Scratch, dtype: torch.dtype) -> None:
-    _scratch[dtype].append(scratch)
+    _scratch[dtype][threading.get_ident()] = scratch
