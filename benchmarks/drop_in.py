@@ -104,7 +104,7 @@ def subjects(device: str) -> list[Subject]:
         found += [Subject("torch.nn.LSTM 3 x 256", lstm(b, device), 1, 10) for b in (1, 256, 4096)]
         return [*found, Subject("NTM, reference", drop_in_ntm("reference", "lstm", 1, device), 1, 1)]
     shapes = ((1, 1), (16, 2))
-    found = [Subject("NTM", drop_in_ntm("cpu", "lstm", b, device), t, 20 // b + 1) for b, t in shapes]
+    found = [Subject("NTM", drop_in_ntm("cpu", "lstm", b, device), t, 20 // t) for b, t in shapes]
     found += [Loop(b, t) for b, t in shapes]
     found += [Subject("torch.nn.LSTM 3 x 256", lstm(b, device), t, 2) for b, t in shapes]
     return found + [Subject("NTM, reference", drop_in_ntm("reference", "lstm", b, device), t, 1) for b, t in shapes]
