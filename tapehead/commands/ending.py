@@ -92,7 +92,7 @@ class Ending:
             what = f"{type(error).__name__}: {error}"[:200]
             says = f"internal error ({what}): please report it; set TAPEHEAD_DEBUG=1 for the traceback."
             code = 1
-        terminal.say_ours(" ".join(says.split()))
+        terminal.say(f"tapehead: {' '.join(says.split())}")
         return code
 
     def _memory_sentence(self, error: BaseException) -> str:
