@@ -1,9 +1,10 @@
-"""One update of `tapehead.NTM` in a loop of the user's own, part by part, beside two neighbours in the same run.
+"""One update of `tapehead.NTM` in a loop of the user's own, part by part, beside three neighbours in the same run.
 
     python benchmarks/drop_in.py [--device cuda] [--out benchmarks/results/DATE-drop-in.json]
 
 Copy at length 20 (41 steps, 9 inputs, 8 outputs), LSTM controller of 100, 128 x 20 memory, float32. Beside it
-`torch.nn.LSTM` with 3 layers of 256, and the same NTM on the reference backend. `update` is a whole update, without
+`torch.nn.LSTM` with 3 layers of 256, the same NTM on the reference backend and, on a CPU, in the loop of a run
+(`tapehead.train`), which has no parts. `update` is a whole update, without
 marks between its parts, and on a GPU with one wait at the end of a round: least and median of the rounds, which visit
 all subjects in turn, because machines are shared and clocks move. The parts are the medians of the host's time: on a
 GPU that is what Python and the launches cost, not what the device does meanwhile.
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 import tapehead
-from tapehead.bench.measure import DropIn, drop_in_ntm, synchronise
+from tapehead.bench.measure import DropIn, drop_in_ntm, ntm_subject, synchronise
 
 
 class LSTM(nn.Module):
@@ -47,6 +48,7 @@ def lstm(batch: int, device: str) -> DropIn:
 class Subject:
     def __init__(self, name: str, drop_in: DropIn, threads: int, updates: int) -> None:
         self.name, self.drop_in, self.threads, self.updates = name, drop_in, threads, updates
+        self.batch = drop_in.batch
         self.forget()
 
     def forget(self) -> None:
@@ -68,16 +70,30 @@ class Subject:
                 part.append(after - before)
 
     def row(self) -> dict[str, Any]:
-        parts = {name: 1e3 * statistics.median(each) for name, each in zip(DropIn.PARTS, self.parts, strict=True)}
+        timed = {name: each for name, each in zip(DropIn.PARTS, self.parts, strict=True) if each}
+        parts = {name: 1e3 * statistics.median(each) for name, each in timed.items()}
         least, median = 1e3 * min(self.seconds), 1e3 * statistics.median(self.seconds)
         return {
             "system": self.name,
-            "batch": self.drop_in.batch,
+            "batch": self.batch,
             "threads": self.threads,
             "least_ms": least,
             "median_ms": median,
             "parts_ms": parts,
         }
+
+
+class Loop(Subject):
+    """The loop of a run on the same sequences."""
+
+    def __init__(self, batch: int, threads: int) -> None:
+        self.name, self.batch, self.threads = "NTM, loop of a run", batch, threads
+        self._subject = ntm_subject("cpu", "lstm", batch, threads)
+        self.forget()
+
+    def round(self) -> None:
+        self._subject.round()
+        self.seconds.append(self._subject.seconds[-1])
 
 
 def subjects(device: str) -> list[Subject]:
@@ -88,7 +104,8 @@ def subjects(device: str) -> list[Subject]:
         found += [Subject("torch.nn.LSTM 3 x 256", lstm(b, device), 1, 10) for b in (1, 256, 4096)]
         return [*found, Subject("NTM, reference", drop_in_ntm("reference", "lstm", 1, device), 1, 1)]
     shapes = ((1, 1), (16, 2))
-    found = [Subject("NTM", drop_in_ntm("cpu", "lstm", b, device), t, 20 // b + 1) for b, t in shapes]
+    found = [Subject("NTM", drop_in_ntm("cpu", "lstm", b, device), t, 20 // t) for b, t in shapes]
+    found += [Loop(b, t) for b, t in shapes]
     found += [Subject("torch.nn.LSTM 3 x 256", lstm(b, device), t, 2) for b, t in shapes]
     return found + [Subject("NTM, reference", drop_in_ntm("reference", "lstm", b, device), t, 1) for b, t in shapes]
 
@@ -100,7 +117,8 @@ def show(rows: list[dict[str, Any]]) -> None:
             row["system"],
             str(row["batch"]),
             str(row["threads"]),
-            *(f"{value:.3f}" for value in (row["least_ms"], row["median_ms"], *row["parts_ms"].values())),
+            *(f"{row[name]:.3f}" for name in ("least_ms", "median_ms")),
+            *(f"{row['parts_ms'][name]:.3f}" if name in row["parts_ms"] else "-" for name in DropIn.PARTS),
         ]
         for row in rows
     ]

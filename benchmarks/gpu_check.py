@@ -20,10 +20,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import gpu, reference
-from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, tree_map
+from tapehead.kernels.ntm_scan.contract import ScanState
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.losses import BINARY, CATEGORICAL
 
 # Relative norm. Long sequences amplify rounding, so the reference in float32, on the same inputs, is the yardstick

@@ -21,8 +21,8 @@ from torch.profiler import ProfilerActivity, profile
 
 import tapehead
 from tapehead.bench.measure import Subject, ntm_subject, synchronise
-from tapehead.experiment.config import BLOCK
 from tapehead.experiment.loop import Trainer
+from tapehead.experiment.parts import BLOCK
 from tapehead.paper.recipes import row_experiment
 
 SHAPES = ((132, 1, 50 * BLOCK), (1, 1, 50 * BLOCK), (1, 4096, 2 * BLOCK))  # seeds, batch, updates of a round

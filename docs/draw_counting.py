@@ -18,7 +18,8 @@ from torch import Tensor
 
 import tapehead
 from tapehead.figures import style
-from tapehead.models.ntm import NTM, NTMState
+from tapehead.models.machine import NTMState
+from tapehead.models.ntm import NTM
 from tapehead.tasks import Batch
 
 LENGTH, REPEATS, SEQUENCES = 5, 6, 50

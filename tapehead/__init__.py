@@ -18,17 +18,8 @@ if TYPE_CHECKING:
     from tapehead import equations, zoo
     from tapehead.evaluation.generalisation import Score
     from tapehead.evaluation.metrics import bits_per_sequence, ngram_gap, wrong_bits
-    from tapehead.experiment.config import (
-        Clipping,
-        Curriculum,
-        Evaluation,
-        Experiment,
-        Model,
-        Place,
-        Restarts,
-        Training,
-        Validation,
-    )
+    from tapehead.experiment.config import Experiment
+    from tapehead.experiment.parts import Clipping, Curriculum, Evaluation, Model, Place, Restarts, Training, Validation
     from tapehead.experiment.results import Result
     from tapehead.experiment.run import Interrupted, Observer, Status, evaluate, train
     from tapehead.experiment.schedules import Constant, Cosine, Schedule, WarmupCosine
@@ -38,9 +29,11 @@ if TYPE_CHECKING:
     from tapehead.kernels.update.optimisers import Adam, Graves, Optimiser
     from tapehead.losses import BINARY, CATEGORICAL, Loss
     from tapehead.models import SequenceModel
+    from tapehead.models.cell import NTMCell
     from tapehead.models.config import NTMConfig
     from tapehead.models.lstm import PaperLSTM
-    from tapehead.models.ntm import NTM, NTMCell, NTMState
+    from tapehead.models.machine import NTMState
+    from tapehead.models.ntm import NTM
     from tapehead.models.transformer.model import Transformer
     from tapehead.models.transformer.skips import SkipSet
     from tapehead.optim import RMSpropGraves
@@ -54,8 +47,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "tapehead.evaluation.generalisation": ("Score",),
     "tapehead.evaluation.metrics": ("bits_per_sequence", "ngram_gap", "wrong_bits"),
-    "tapehead.experiment.config": (
-        *("Clipping", "Curriculum", "Evaluation", "Experiment", "Model", "Place", "Restarts", "Training", "Validation"),
+    "tapehead.experiment.config": ("Experiment",),
+    "tapehead.experiment.parts": (
+        *("Clipping", "Curriculum", "Evaluation", "Model", "Place", "Restarts", "Training", "Validation"),
     ),
     "tapehead.experiment.results": ("Result",),
     "tapehead.experiment.run": ("Interrupted", "Observer", "Status", "evaluate", "train"),
@@ -68,7 +62,9 @@ _HOMES = {
     "tapehead.models": ("SequenceModel",),
     "tapehead.models.config": ("NTMConfig",),
     "tapehead.models.lstm": ("PaperLSTM",),
-    "tapehead.models.ntm": ("NTM", "NTMCell", "NTMState"),
+    "tapehead.models.cell": ("NTMCell",),
+    "tapehead.models.machine": ("NTMState",),
+    "tapehead.models.ntm": ("NTM",),
     "tapehead.models.transformer.model": ("Transformer",),
     "tapehead.models.transformer.skips": ("SkipSet",),
     "tapehead.optim": ("RMSpropGraves",),

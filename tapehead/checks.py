@@ -2,24 +2,22 @@
 
 import functools
 import math
-import types
 from collections.abc import Callable, Mapping
 from numbers import Real
 from operator import index
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
 from tapehead.suggest import unknown
+from tapehead.typed import LARGEST_FLOAT, Typed, hints
 
 MOST = 2**24
 """The largest size. Above it a call could only fail for lack of memory, in torch's words."""
 
 MOST_NUMBERS = 2**31
 """In the parameters, or in one sequence's memory."""
-
-LARGEST_FLOAT = torch.finfo(torch.float32).max
 
 FLOATS = (torch.float32, torch.float64)
 """What machines compute in. The epsilons of equations.py vanish in half precision, and zero rows divide by zero."""
@@ -69,45 +67,18 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
-def word(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{name} is {shown(value)}, but it must be a word.")
-    return value
-
-
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(unknown(name, value if isinstance(value, str) else shown(value), choices))
     return value
 
 
-def canonical_fields(options: Any, least: Mapping[str, int], most: Mapping[str, int]) -> None:
-    """Check every field of a frozen dataclass by its type, and make it of that type: 1 and 1.0 are one option.
-
-    Whole numbers are at least 1 and at most `MOST`, unless `least` or `most` say otherwise.
-    """
-    kind: Any = type(options)
-    for name, hint in _hints(kind).items():
+def sizes(options: Typed, least: Mapping[str, int], most: Mapping[str, int]) -> None:
+    """Refuse whole numbers among fields that are under 1 or over `MOST`, unless `least` or `most` say otherwise."""
+    for name, hint in hints(type(options)).items():
         value = getattr(options, name)
-        kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-        if value is None and type(None) in kinds:
-            continue
-        if get_origin(hint) is Literal:
-            value = one_of(name, value, get_args(hint))
-        elif bool in kinds:
-            value = flag(name, value)
-        elif float in kinds:
-            value = real(name, value)
-        elif str in kinds:
-            value = word(name, value)
-        else:
-            value = whole(name, value, least.get(name, 1), most.get(name, MOST))
-        object.__setattr__(options, name, value)
-
-
-@functools.cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+        if value is not None and int in (hint, *get_args(hint)):
+            whole(name, value, least.get(name, 1), most.get(name, MOST))
 
 
 def tensor(name: str, value: Any) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, Suppress, arg, subcommand
 
-from tapehead import commands, registry, signals, terminal
+from tapehead import commands, notices, registry, signals, terminal
 from tapehead._version import __version__
 from tapehead.commands.ending import Ending
 from tapehead.suggest import unknown
@@ -472,7 +472,8 @@ def main(arguments: list[str] | None = None) -> None:
         ending.command = type(command).__name__.lower()
         return commands.work_of(command)
 
-    code = ending.of(start)
+    with notices.heard_by(terminal.say_ours):
+        code = ending.of(start)
     if arguments is None:
         signals.leave_to_the_system()
     sys.exit(code)

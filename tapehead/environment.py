@@ -47,7 +47,7 @@ def _version(package: str) -> str | None:
 
 def _commit(package: Path) -> str | None:
     """The commit of the source tree, with "+changes" if it has been edited since; None outside one."""
-    if not _git(package, "ls-files", "__init__.py"):  # not installed inside somebody else's repository
+    if not _git(package, "ls-files", "__init__.py"):  # not installed inside another repository
         return None
     changed = _git(package, "status", "--porcelain", "--untracked-files=no", ".")
     return f"{_git(package, 'rev-parse', 'HEAD')}{'+changes' if changed else ''}"

@@ -222,7 +222,7 @@ def lock(path: Path) -> int | None:
     """Lock a file, which is made if need be: its descriptor, or None if another process holds the lock.
 
     A process that gives up may remove the file between our opening and our locking it. The lock of a removed file
-    excludes nobody, because the next process makes a new one, so the path is then tried again.
+    excludes no process, because the next process makes a new one, so the path is then tried again.
     """
     for _ in range(LOCK_TRIES):
         expect_file(path)

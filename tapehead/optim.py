@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+import torch.optim.optimizer as hooks
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from tapehead import checks
 from tapehead.kernels import dispatch
-from tapehead.kernels.memory import in_one_piece
-from tapehead.kernels.ntm_scan.contract import is_plain
+from tapehead.kernels.memory import PlainTensors, in_one_piece, is_plain
 from tapehead.kernels.update.contract import Update, UpdateRule, UpdateState
 from tapehead.kernels.update.optimisers import Graves
 
@@ -48,6 +49,7 @@ class RMSpropGraves(torch.optim.Optimizer):
             raise TypeError(f"params is of type {type(params).__name__}, but it must be an iterable of tensors.")
         super().__init__(params, _checked({"lr": lr, "clip": clip}))
         self._joint: dict[tuple[int, torch.device, torch.dtype], JointState] = {}
+        self._whole: dict[int, JointState] = {}  # by group, where all its parameters have one
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Every group may have its own `lr` and `clip`; the constructor comes here, too."""
@@ -55,27 +57,63 @@ class RMSpropGraves(torch.optim.Optimizer):
             raise ValueError(f"params has a group with {list(param_group)} alone, but it needs 'params'.")
         super().add_param_group(_checked(param_group))
 
-    @torch.no_grad()
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As every optimiser's; the profiler's mark around it, which takes longer, is left out if there is none."""
+        if not set_to_none or torch._C._autograd._profiler_enabled():
+            super().zero_grad(set_to_none)
+            return
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update. `closure`, if given, computes the gradients anew and returns the loss."""
+        return self._watched_step(closure) if self._is_watched() else self._step(closure)
+
+    step.hooked = True  # type: ignore[attr-defined]  # or torch would put `profile_hook_step` around it
+
+    def _step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for index, group in enumerate(self.param_groups):
-            lr, clip = group["lr"], group["clip"]
-            together: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                if isinstance(lr, float) and _is_usual(parameter):
-                    together.setdefault((parameter.device, parameter.dtype), []).append(parameter)
-                else:
-                    self._step_one(parameter, lr, clip)
-            for (device, dtype), parameters in together.items():
-                if not self._joint_state(index, parameters, device, dtype).update(lr, clip):
-                    for parameter in parameters:
-                        self._step_one(parameter, lr, clip)
+            whole = self._whole.get(index)
+            if whole is None or not whole.update_again(group, self.state):
+                self._step_group(index, group)
         return loss
+
+    def _is_watched(self) -> bool:
+        """Whether a step has hooks, or a profiler that wants to know when it begins and ends."""
+        return bool(
+            self._optimizer_step_pre_hooks
+            or self._optimizer_step_post_hooks
+            or hooks._global_optimizer_pre_hooks
+            or hooks._global_optimizer_post_hooks
+            or torch._C._autograd._profiler_enabled()
+        )
+
+    _watched_step = torch.optim.Optimizer.profile_hook_step(_step)
+
+    @torch.no_grad()
+    def _step_group(self, index: int, group: dict[str, Any]) -> None:
+        lr, clip = group["lr"], group["clip"]
+        self._whole.pop(index, None)
+        together: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
+            if isinstance(lr, float) and _is_usual(parameter):
+                together.setdefault((parameter.device, parameter.dtype), []).append(parameter)
+            else:
+                self._step_one(parameter, lr, clip)
+        for (device, dtype), parameters in together.items():
+            joint = self._joint_state(index, parameters, device, dtype)
+            if not joint.update(lr, clip):
+                for parameter in parameters:
+                    self._step_one(parameter, lr, clip)
+            elif len(parameters) == len(group["params"]):
+                self._whole[index] = joint
 
     def _joint_state(
         self, group: int, parameters: list[Tensor], device: torch.device, dtype: torch.dtype
@@ -89,7 +127,7 @@ class RMSpropGraves(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Comes after loading, copying and unpickling, which all make new tensors."""
         super().__setstate__(state)
-        self._joint = {}
+        self._joint, self._whole = {}, {}
 
     def _step_one(self, parameter: Tensor, lr: float, clip: float | None) -> None:
         """The formulas in torch, for one parameter of any kind."""
@@ -129,6 +167,7 @@ class JointState:
 
     def __init__(self, parameters: list[Tensor], state: Any, update: Update) -> None:
         self._parameters, self._update = parameters, update
+        self._look_at_memory()
         like = parameters[0]
         self._sizes = [parameter.numel() for parameter in parameters]
         self._state = UpdateState(UpdateRule(GRAVES), like.new_empty(1, sum(self._sizes)))
@@ -144,6 +183,11 @@ class JointState:
         self._costs = like.new_zeros(1, 1)
         self._squares = like.new_zeros(1, 1)  # "finite": the gradient need not be looked at, see `update`
 
+    def _look_at_memory(self) -> None:
+        self._known = PlainTensors(self._parameters)
+        flat = self._known.flat
+        self._weights = None if flat is None or flat.data_ptr() % ALIGNED else flat
+
     def is_of(self, parameters: list[Tensor], state: Any) -> bool:
         """Whether it still is the state of these parameters: others may have gradients, or the state been replaced."""
         if len(parameters) != len(self._parameters):
@@ -154,29 +198,44 @@ class JointState:
                 return False
         return True
 
+    def update_again(self, group: dict[str, Any], state: Any) -> bool:
+        """One update of a whole group where it is; False, and nothing done, if something is not as it was before."""
+        parameters, lr = group["params"], group["lr"]
+        if self._weights is None or not isinstance(lr, float):
+            return False
+        if not self._known.are(parameters) or not self.is_of(parameters, state):
+            return False
+        gradients = [parameter.grad for parameter in parameters]
+        for gradient in gradients:
+            if gradient is None or not is_plain(gradient) or gradient.layout != torch.strided:
+                return False
+        return self._apply(gradients, lr, group["clip"])
+
     def update(self, lr: float, clip: float | None) -> bool:
         """One update; False, and nothing done, if a gradient is not finite and the kernel refuses it.
 
         Runs skip such an update, but an optimiser of torch carries a NaN on into the parameters.
         """
+        if not self._known.are(self._parameters):
+            self._look_at_memory()
+        return self._apply([parameter.grad for parameter in self._parameters if parameter.grad is not None], lr, clip)
+
+    def _apply(self, gradients: list[Tensor], lr: float, clip: float | None) -> bool:
         if lr != self._lr:
             self._lr = lr
             self._rates.fill_(lr)
-        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        weights = in_one_piece(self._parameters)
-        if weights is not None and weights.data_ptr() % ALIGNED:
-            weights = None
+        weights = self._weights
         self._state.parameters = _gathered(self._parameters) if weights is None else weights
         gradient = in_one_piece(gradients)
         gradient = _gathered(gradients) if gradient is None else gradient
-        rule = _rule(clip)
-        skipped = self._update(rule, self._state, gradient, self._costs, self._rates, self._squares)
+        skipped = self._update(_rule(clip), self._state, gradient, self._costs, self._rates, self._squares)
         if skipped.device.type == "cpu" and bool(skipped):
             return False
-        if weights is None:
-            parts = self._state.parameters[0].split(self._sizes)
-            for parameter, part in zip(self._parameters, parts, strict=True):
-                parameter.copy_(part.view(parameter.shape))
+        if weights is not None:
+            increment_version(self._parameters)  # the kernel wrote to them, and autograd must know
+            return True
+        for parameter, part in zip(self._parameters, self._state.parameters[0].split(self._sizes), strict=True):
+            parameter.copy_(part.view(parameter.shape))
         return True
 
 

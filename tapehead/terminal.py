@@ -26,6 +26,11 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def say_ours(sentence: str) -> None:
+    """Print a sentence of the library or of the command line itself, on standard error."""
+    say(f"tapehead: {sentence}")
+
+
 def give_up_broken() -> None:
     """Point the streams that cannot be written to the null device, or Python fails when it flushes them at exit."""
     for stream in (sys.stdout, sys.stderr):

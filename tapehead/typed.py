@@ -21,13 +21,17 @@ from tapehead.suggest import unknown
 EXACT = 2**53
 """Up to this a float that is a whole number is that number."""
 
-LARGEST_FLOAT = 3.4e38
+LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 """Numbers end up in float32 tensors."""
 
 REFUSALS = (ValueError, TypeError, OverflowError, RuntimeError)
 """What a value that does not fit raises; the last by tensors of unusual kinds."""
 
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "none"}
+WORDS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a word", type(None): "none"}
+
+
+class TooLarge(ValueError):
+    """A number that float32 does not hold."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,10 @@ def canonical(value: Any, hint: Any, where: str) -> Any:
     """A value in the one form that its annotation has for it, or a sentence that names the field."""
     try:
         return _canonical(value, hint)
+    except TooLarge:
+        raise ValueError(
+            f"{where} is {value}, but float32 ends at {LARGEST_FLOAT:.2e}: give a smaller number."
+        ) from None
     except REFUSALS:
         raise ValueError(f"{where} is {_short(value)}, but it must be {describe(hint)}.") from None
 
@@ -129,8 +137,10 @@ def _simple(value: Any, hint: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise TypeError
         number = float(value)
-        if not math.isfinite(number) or abs(number) > LARGEST_FLOAT:
+        if not math.isfinite(number):
             raise ValueError
+        if abs(number) > LARGEST_FLOAT:
+            raise TooLarge
         return number
     if hint is int:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):

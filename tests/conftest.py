@@ -7,6 +7,8 @@ import pytest
 import torch
 from browser import chromium, page  # noqa: F401 (fixtures of all tests)
 
+from tapehead import notices
+
 
 def pytest_configure():
     """Tests send these signals, and `nohup` or a shell with jobs in its background may have had them ignored."""
@@ -36,3 +38,17 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def heard():
+    """What the library has said since this was called before, a line for each sentence."""
+    said = []
+
+    def since():
+        text = "".join(f"{sentence}\n" for sentence in said)
+        said.clear()
+        return text
+
+    with notices.heard_by(said.append):
+        yield since

@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tapehead import optim
 from tapehead.models.ntm import NTM
@@ -164,7 +165,7 @@ def test_copies_go_on_alone(copied):
 
 
 def test_a_replaced_state_counts():
-    """Whoever writes into the optimiser's state by hand is heard."""
+    """Values written into the optimiser's state by hand are used."""
     parameters, optimiser = train(MODELS["modules of torch"], range(5))
     fresh = RMSpropGraves(list(copy.deepcopy(parameters)), lr=1e-2)
     for parameter in parameters:
@@ -176,3 +177,46 @@ def test_a_replaced_state_counts():
         one.step()
     for one, other in zip(parameters, twins, strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_backward_pass_after_the_step_is_refused():
+    """The update writes to the parameters in its own way, and autograd has to know."""
+    ntm = NTM(4, 2, backend="cpu", **SMALL)
+    optimiser = RMSpropGraves(ntm.parameters())
+    for _ in range(2):
+        optimiser.zero_grad()
+        loss = ntm(torch.ones(3, 2, 4))[0].sum()
+        loss.backward(retain_graph=True)
+        optimiser.step()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+def test_hooks_closures_and_profiles():
+    """A step without them goes past what torch puts around it."""
+    _, optimiser = train(MODELS["modules of torch"], range(2))
+    called = []
+    handles = [
+        optimiser.register_step_pre_hook(lambda *_: called.append("pre")),
+        optimiser.register_step_post_hook(lambda *_: called.append("post")),
+        register_optimizer_step_pre_hook(lambda *_: called.append("all")),
+    ]
+    assert optimiser.step(lambda: called.append("closure") or 3.0) == 3.0
+    assert called == ["all", "pre", "closure", "post"]
+    for handle in handles:
+        handle.remove()
+    assert optimiser.step(lambda: 4.0) == 4.0
+    assert len(called) == 4
+    with torch.autograd.profiler.profile() as profile:
+        optimiser.step()
+        optimiser.zero_grad()
+    marks = {event.name for event in profile.function_events}
+    assert {"Optimizer.step#RMSpropGraves.step", "Optimizer.zero_grad#RMSpropGraves.zero_grad"} <= marks
+
+
+def test_gradients_are_cleared():
+    parameters, optimiser = train(MODELS["modules of torch"], range(1))
+    optimiser.zero_grad(set_to_none=False)
+    assert all(not parameter.grad.any() for parameter in parameters)
+    optimiser.zero_grad()
+    assert all(parameter.grad is None for parameter in parameters)

@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from tapehead import registry
-from tapehead.experiment.config import Experiment, Model, part_class
+from tapehead.experiment.config import Experiment
+from tapehead.experiment.parts import Model, part_class
 from tapehead.kernels.update.optimisers import Adam
 from tapehead.registry import FIGURES, MODELS, OPTIMISERS, SCHEDULES, TASKS, Registry
 from tapehead.tasks import make_task

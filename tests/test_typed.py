@@ -69,13 +69,13 @@ def test_canonical(value, hint, expected):
     ("value", "hint", "words"),
     [
         (True, int, "a whole number"),
-        (True, float, "a number"),
+        (True, float, "a finite number"),
         (1, bool, "true or false"),
         (2.5, int, "a whole number"),
-        (math.nan, float, "a number"),
+        (math.nan, float, "a finite number"),
         (math.inf, int, "a whole number"),
-        (1e39, float, "a number"),  # float32 has no such number
-        (10**400, float, "a number"),
+        (1e39, float | None, "a finite number or none"),
+        (10**400, float, "a finite number"),
         ("3", int, "a whole number"),
         (3, str, "a word"),
         (None, int, "a whole number"),
@@ -86,7 +86,7 @@ def test_canonical(value, hint, expected):
         ("c", Literal["a", "b"], "a or b"),
         (1, Literal["a", "b"], "a or b"),
         (True, Literal[1, 2], "1 or 2"),
-        ("x", float | None, "a number or none"),
+        ("x", float | None, "a finite number or none"),
         (2.5, Size, r"a whole number or a list of 2 such as \[1,20\]"),
         ([1], dict[str, int], "a table of names and values"),
         ({1: 2}, dict[str, int], "a table of names and values"),
@@ -98,6 +98,13 @@ def test_what_is_not_canonical_is_one_sentence(value, hint, words):
     assert "\n" not in str(found.value)
     assert len(str(found.value)) < 200
     assert describe(hint) in str(found.value)
+
+
+def test_a_number_that_float32_does_not_hold_is_another_sentence():
+    with pytest.raises(ValueError, match=r"^it is 1e\+39, but float32 ends at 3.40e\+38: give a smaller number.$"):
+        canonical(1e39, float, "it")
+    largest = float(np.finfo(np.float32).max)
+    assert canonical(largest, float, "it") == largest
 
 
 def test_one_and_one_point_zero_are_one_value():

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState
+from tapehead.kernels.ntm_scan.contract import ScanState
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.losses import BINARY, CATEGORICAL, Loss
 from tapehead.models.config import NTMConfig
 

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tapehead.experiment.config import BLOCK, Experiment, Restarts, Validation
+from tapehead.experiment.config import Experiment
 from tapehead.experiment.loop import Trainer
+from tapehead.experiment.parts import BLOCK, Restarts, Validation
 from tapehead.models.ntm import NTM
 from tapehead.optim import RMSpropGraves
 from tapehead.streams import stream

@@ -27,7 +27,7 @@ from tapehead.commands.experiments import describe, read_experiment
 from tapehead.commands.options import check_count, check_device, make_folder
 from tapehead.commands.tables import new_table, print_table
 from tapehead.environment import environment
-from tapehead.experiment.config import BLOCK
+from tapehead.experiment.parts import BLOCK
 
 if TYPE_CHECKING:
     from tapehead import cli

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tapehead.experiment.config import Experiment, changed, part_class, read_toml
+from tapehead.experiment.config import Experiment, changed, read_toml
 from tapehead.experiment.folder import read_config
+from tapehead.experiment.parts import part_class
 from tapehead.experiment.values import typed_values
 from tapehead.paper.recipes import task_start
 from tapehead.registry import TASKS

@@ -83,6 +83,9 @@ class Progress(Observer):
     def stopping(self, signal_name: str) -> None:
         terminal.say(f"{signal_name}: stopping after this block of updates; Ctrl-C stops at once.")
 
+    def notice(self, sentence: str) -> None:
+        terminal.say_ours(sentence)
+
     def _says(self, status: Status, now: float) -> str:
         self._marks.append((now, status.episodes))
         while len(self._marks) > 2 and self._marks[1][0] <= now - PACE_SECONDS:

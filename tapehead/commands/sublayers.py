@@ -12,7 +12,8 @@ from tapehead.commands.options import check_count, check_device, make_folder
 from tapehead.commands.tables import print_table
 from tapehead.evaluation.summaries import quartiles
 from tapehead.experiment import folder
-from tapehead.experiment.config import BLOCK, Experiment
+from tapehead.experiment.config import Experiment
+from tapehead.experiment.parts import BLOCK
 from tapehead.models.transformer.model import Transformer
 from tapehead.sublayers.decoding import decode, draft_and_verify
 from tapehead.sublayers.enumeration import enumerate_sets

@@ -21,7 +21,7 @@ FEW_CHANNELS = 32
 """Inputs and outputs of a step together. Of tasks with more, fewer steps are sampled ahead."""
 
 _Stocked = tuple[list[int], list[bool]]
-"""Seeds, and which of them are trained on the curriculum: whom a stock of sequences is for."""
+"""Seeds, and which of them are trained on the curriculum: the seeds that a stock of sequences is for."""
 
 
 class BatchSource:

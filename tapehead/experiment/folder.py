@@ -27,7 +27,8 @@ from torch import Tensor
 from tapehead import files
 from tapehead.environment import environment
 from tapehead.experiment import checkpoint, events, metrics
-from tapehead.experiment.config import BLOCK, WINDOW, Experiment
+from tapehead.experiment.config import Experiment
+from tapehead.experiment.parts import BLOCK, WINDOW
 from tapehead.experiment.population import choose_delivered
 from tapehead.experiment.results import Result
 from tapehead.models import SequenceModel

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from tapehead.evaluation.generalisation import score
 from tapehead.experiment import metrics
-from tapehead.experiment.config import BLOCK, Experiment
+from tapehead.experiment.config import Experiment
 from tapehead.experiment.cuda_graphs import Replaying, Stepper, one_by_one
 from tapehead.experiment.data import BatchSource
+from tapehead.experiment.parts import BLOCK
 from tapehead.experiment.population import Population, sent
 from tapehead.experiment.restarts import Seeds
 from tapehead.kernels import dispatch
@@ -123,7 +124,7 @@ class Trainer:
                     ahead = self._launch(following, min(BLOCK, end - following))
                 self._record_block(launched, ahead)
                 yield ahead is None
-        finally:  # who leaves early finds records and weights of the same block
+        finally:  # a caller that leaves early finds records and weights of the same block
             if ahead is not None:
                 self._record_block(ahead, None)
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tapehead.experiment.config import WINDOW, Experiment
+from tapehead.experiment.config import Experiment
+from tapehead.experiment.parts import WINDOW
 
 INFINITE = float("inf")
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tapehead import signals
+from tapehead import notices, signals
 from tapehead.evaluation.generalisation import Score, score
 from tapehead.experiment import metrics
 from tapehead.experiment.checkpoint import Checkpoint
@@ -82,6 +82,9 @@ class Observer:
     def stopping(self, signal_name: str) -> None:
         """A signal has asked the run to stop, which it will after this block; called from the signal's handler."""
 
+    def notice(self, sentence: str) -> None:
+        """Something that the user should know, before the first block as a rule: that a kernel is being compiled."""
+
 
 def train(
     experiment: Experiment, folder: str | Path | None = None, *, observer: Observer | None = None, scored: bool = True
@@ -90,10 +93,15 @@ def train(
 
     folder: where everything is kept; a run that is there goes on, to the same bytes as if it had never been stopped,
     and one that is finished is not trained again. Without a folder nothing is written. observer: told of the progress;
-    nothing is printed. scored: whether to score the machines at the sizes of the evaluation; with False
-    `generalisation` is empty. `Interrupted` is raised if a signal asks the process to stop, after saving; outside the
-    main thread signals are left alone.
+    nothing is printed, and without an observer notices go to the logger `tapehead` at level INFO. scored: whether to
+    score the machines at the sizes of the evaluation; with False `generalisation` is empty. `Interrupted` is raised if
+    a signal asks the process to stop, after saving; outside the main thread signals are left alone.
     """
+    with notices.heard_by(None if observer is None else observer.notice):
+        return _train(experiment, folder, observer, scored)
+
+
+def _train(experiment: Experiment, folder: str | Path | None, observer: Observer | None, scored: bool) -> Result:
     trainer = Trainer(experiment)  # before any folder is made: what cannot be trained leaves nothing behind
     if folder is None:
         return _Session(trainer, None, observer).run(scored)

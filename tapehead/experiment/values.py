@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tapehead.experiment.config import DEFAULT_NAMES, NAMED, PARTS, changed, part_class
+from tapehead.experiment.config import changed
+from tapehead.experiment.parts import DEFAULT_NAMES, NAMED, PARTS, part_class
 from tapehead.models import check_model
 from tapehead.registry import MODELS
 from tapehead.suggest import unknown

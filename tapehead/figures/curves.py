@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tapehead.experiment.config import WINDOW
 from tapehead.experiment.metrics import Line
+from tapehead.experiment.parts import WINDOW
 from tapehead.figures import page, style
 from tapehead.figures.run_model import source
 from tapehead.figures.view import RunView

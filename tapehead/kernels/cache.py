@@ -2,7 +2,7 @@
 
 A file holds the SHA-256 of its name and its content, a line feed, and the content: neither a flipped bit nor a file
 under another file's name passes. That is no protection against a person, so the folder and its files must belong to
-this user or to root, and nobody else may be able to write to them.
+this user or to root, and no other user may be able to write to them.
 """
 
 import contextlib
@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tapehead import notices
+
 if sys.platform != "win32":
     import fcntl
 
@@ -24,7 +26,7 @@ def say(sentence: str) -> None:
     """A sentence for the user, the first time that it is said in this process."""
     if sentence not in _said:
         _said.add(sentence)
-        print(f"tapehead: {sentence}", file=sys.stderr, flush=True)
+        notices.tell(sentence)
 
 
 def folder() -> Path | None:

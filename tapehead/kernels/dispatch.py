@@ -4,7 +4,7 @@ A named backend that cannot run is refused with the reason, never replaced. `aut
 device if there is one that can, otherwise the reference; `choose` says which, and a run's folder records it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, cast
 
 import torch
@@ -12,18 +12,18 @@ from torch import Tensor
 
 from tapehead import checks
 from tapehead.kernels.lstm_scan.contract import LSTMBackend, LSTMSpec
+from tapehead.kernels.memory import is_plain
 from tapehead.kernels.ntm_scan import reference
 from tapehead.kernels.ntm_scan.contract import (
     FusedBackend,
     Learned,
-    ScanSpec,
     ScanState,
     Trace,
     check_arguments,
     check_counts,
     check_tensor,
-    is_plain,
 )
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.kernels.update.contract import Update
 from tapehead.kernels.update.optimisers import Graves, Optimiser
 from tapehead.losses import Loss
@@ -102,8 +102,8 @@ def scan(
 ) -> tuple[Tensor, ScanState]:
     """Outputs and final state, differentiable, on a backend that `choose` returned.
 
-    The values of lengths and slots are not looked at on the gpu backend, which never waits for the device: whoever gets
-    them from outside looks at them there (`SequenceModel.forward`).
+    The values of lengths and slots are not looked at on the gpu backend, which never waits for the device: those
+    from outside are checked where they come in (`SequenceModel.forward`).
     """
     if backend == "reference":
         _check(backend, spec, parameters, inputs, lengths, slots, state)
@@ -117,30 +117,6 @@ def scan(
     _check(backend, spec, parameters, inputs, lengths, slots, state)
     outputs, final, _ = fused(backend).forward(spec, parameters, inputs, lengths, slots, state, keep=False)
     return outputs, final
-
-
-def operator_needed() -> bool:
-    """Whether `scan_directly` must not be used now: torch.compile, a transform of `torch.func` or a mode is active."""
-    from tapehead.kernels.ntm_scan import op
-
-    return op.operator_needed()
-
-
-def scan_directly(
-    backend: str,
-    spec: ScanSpec,
-    flat: Tensor | None,
-    lengths: Tensor,
-    slots: Tensor,
-    start: ScanState | None,
-    parameters: Sequence[Tensor],
-    inputs: Tensor,
-    state: ScanState | None,
-) -> tuple[Tensor, ScanState]:
-    """`op.scan_directly` on a fused backend: one machine, arguments that have been checked, plain tensors."""
-    from tapehead.kernels.ntm_scan import op
-
-    return op.scan_directly(op.Call(fused(backend), spec, flat, lengths, slots, start), parameters, inputs, state)
 
 
 def trace(

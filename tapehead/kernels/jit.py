@@ -29,6 +29,7 @@ import numba.core.serialize
 import numpy as np
 import torch
 
+from tapehead import notices
 from tapehead.kernels import cache
 from tapehead.kernels.errors import CompilationError
 
@@ -168,7 +169,7 @@ def _find(kernel: Kernel, dtype: str) -> bytes | None:
 def _compile_missing(kernels: Sequence[Kernel], dtype: str) -> None:
     missing = [kernel for kernel in kernels if _find(kernel, dtype) is None]  # now: another process may have made them
     if missing:
-        print(f"tapehead: compiling the CPU kernel, about {SECONDS} s", file=sys.stderr, flush=True)
+        notices.tell(f"compiling the CPU kernel, about {SECONDS} s")
         for kernel, code in zip(missing, _compile_elsewhere(missing, dtype), strict=True):
             file = kernel.file(dtype)
             if not cache.write(file, code):

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from tapehead.experiment.config import WINDOW
 from tapehead.experiment.metrics import Line
+from tapehead.experiment.parts import WINDOW
 
 
 class Block(NamedTuple):

@@ -5,8 +5,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tapehead.experiment.config import BLOCK, Experiment
+from tapehead.experiment.config import Experiment
 from tapehead.experiment.loop import Trainer
+from tapehead.experiment.parts import BLOCK
 from tapehead.zoo import store
 from tapehead.zoo.cards import Card
 

@@ -9,7 +9,7 @@ import functools
 from typing import Any, Literal, Self
 
 from tapehead import checks
-from tapehead.kernels.ntm_scan.contract import (
+from tapehead.kernels.ntm_scan.spec import (
     MOST_LAYERS,
     AddActivation,
     KeyActivation,
@@ -20,6 +20,7 @@ from tapehead.kernels.ntm_scan.contract import (
     controller_name,
 )
 from tapehead.suggest import unknown
+from tapehead.typed import Typed
 
 InitialMemory = Literal["constant", "random", "addresses", "learned"]
 InitialWeightings = Literal["first", "spread", "uniform", "learned"]
@@ -30,7 +31,7 @@ ADDRESS_DIGITS = 7  # enough for the paper's 128 slots; slots with longer number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NTMConfig:
+class NTMConfig(Typed):
     """The options of `NTM` and `NTMCell`."""
 
     # --- said by the paper -------------------------------------------------------------------------------------------
@@ -94,8 +95,8 @@ class NTMConfig:
     write_gate: bool = False
     """Not in the paper: a scalar gate per write head, as in the DNC, that scales its weighting when it writes."""
 
-    def __post_init__(self) -> None:
-        checks.canonical_fields(self, least={"shift_range": 0}, most={"controller_layers": MOST_LAYERS})
+    def check(self) -> None:
+        checks.sizes(self, least={"shift_range": 0}, most={"controller_layers": MOST_LAYERS})
         object.__setattr__(self, "controller", controller_name(self.controller))
         if self.initial_memory == "addresses" and self.memory_width < ADDRESS_DIGITS:
             raise ValueError(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from tapehead import checks
+from tapehead.kernels import memory
 from tapehead.kernels.ntm_scan.contract import COUNTS, is_vmapped
 from tapehead.losses import BINARY, Loss
 
@@ -250,12 +251,7 @@ class SequenceModel(nn.Module, abc.ABC):
 
     def split_flat(self, flat: Tensor) -> dict[str, Tensor]:
         """Named views of flat parameters [..., P]."""
-        named = dict(self.named_parameters())
-        parts = flat.split([parameter.numel() for parameter in named.values()], dim=-1)
-        return {
-            name: part.unflatten(-1, parameter.shape)
-            for part, (name, parameter) in zip(parts, named.items(), strict=True)
-        }
+        return memory.split(flat, {name: parameter.shape for name, parameter in self.named_parameters()})
 
     def initial_population(self, seeds: list[int], attempt: int = 0) -> Tensor:
         """Fresh parameters [S, P], each row drawn from its own seed alone; others for every attempt."""

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, get_args
 
-from tapehead.experiment.config import BLOCK, DEFAULT_NAMES, WINDOW, Experiment, changed
+from tapehead.experiment.config import Experiment, changed
+from tapehead.experiment.parts import BLOCK, DEFAULT_NAMES, WINDOW
 from tapehead.models import check_model
 from tapehead.paper.tables import PAPER_TASKS, TABLES, VARIANTS, Variant, row_name
 from tapehead.registry import CONTROLLERS, MODELS, TASKS

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from tapehead.evaluation.generalisation import score
-from tapehead.experiment.config import BLOCK, Experiment
+from tapehead.experiment.config import Experiment
 from tapehead.experiment.loop import Trainer
+from tapehead.experiment.parts import BLOCK
 from tapehead.models import SequenceModel
 from tapehead.models.transformer.model import Transformer
 from tapehead.models.transformer.skips import NOTHING, SkipSet

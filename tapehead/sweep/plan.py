@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tapehead.experiment.config import PARTS, Experiment, read_toml
+from tapehead.experiment.config import Experiment, read_toml
+from tapehead.experiment.parts import PARTS
 from tapehead.experiment.values import checked_values
 from tapehead.paper.recipes import Start, row_experiment, rows, task_start
 from tapehead.suggest import unknown

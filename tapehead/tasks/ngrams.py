@@ -58,7 +58,6 @@ class NGrams(Task):
         checks.whole("order", self.order, 1)
         if self.order > MAX_ORDER:
             raise ValueError(f"order is {self.order}, but tables are drawn up to {MAX_ORDER}: give a smaller one.")
-        checks.one_of("scored", self.scored, ("all", "after_context"))
         super().check()
 
     def check_ranges(self, ranges: Mapping[str, Range]) -> None:

@@ -77,7 +77,6 @@ class RepeatCopy(Task):
     def check(self) -> None:
         checks.whole("width", self.width, 1)
         is_mixture(self.density, self.blanks)
-        checks.one_of("count", self.count, ("scalar", "pulses"))
         super().check()
 
     @property

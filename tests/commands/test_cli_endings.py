@@ -151,7 +151,7 @@ def test_training_does_not_need_its_streams(tmp_path):
 
 
 class Gone(io.StringIO):
-    """A terminal that was closed, or a pipe that nobody reads."""
+    """A terminal that was closed, or a pipe that no process reads."""
 
     def __init__(self, terminal):
         super().__init__()

@@ -9,8 +9,9 @@ from test_architecture import ORDER
 
 from tapehead.environment import environment
 from tapehead.evaluation.generalisation import Score
-from tapehead.experiment.config import NAMED, PARTS, Experiment
+from tapehead.experiment.config import Experiment
 from tapehead.experiment.metrics import Line
+from tapehead.experiment.parts import NAMED, PARTS
 from tapehead.experiment.restarts import Seeds
 from tapehead.experiment.results import Result
 from tapehead.typed import hints

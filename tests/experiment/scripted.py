@@ -4,7 +4,7 @@ import torch
 from tiny import differences, tiny, train_some_blocks
 
 import tapehead
-from tapehead.experiment.config import WINDOW
+from tapehead.experiment.parts import WINDOW
 
 ATTEMPT = WINDOW + 200
 """Episodes of an attempt: when they are over, a machine that is solved at once was validated three times."""

@@ -6,8 +6,8 @@ from tiny import trained
 
 import tapehead
 from tapehead.experiment import metrics
-from tapehead.experiment.config import WINDOW
 from tapehead.experiment.folder import read_metrics
+from tapehead.experiment.parts import WINDOW
 from tapehead.figures import curves
 from tapehead.lab import tables
 from tapehead.lab.blocks import attempt_solved_at, blocks_of, worst_after

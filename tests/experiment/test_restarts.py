@@ -16,8 +16,8 @@ from tiny import lines_of, trained
 
 import tapehead
 from tapehead.experiment import events
-from tapehead.experiment.config import WINDOW
 from tapehead.experiment.loop import Trainer
+from tapehead.experiment.parts import WINDOW
 from tapehead.experiment.population import Population
 from tapehead.tasks.copy import Copy
 
@@ -147,7 +147,7 @@ def test_every_seed_has_the_curriculum_of_its_own_attempt(solved_by, monkeypatch
 
 
 def test_the_metrics_say_whose_curriculum_holds():
-    """Without choosing who is judged, because that is what the line says."""
+    """Without choosing the seeds that are judged, because that is what the line says."""
     trainer = trained(restarted(seeds=(5, 6), validation={}, above_bits=0.0, **TAUGHT), 5)
     assert [line["curriculum"] for line in lines_of(trainer)] == [[True, True]] * 5
     trainer.seeds.begun_at[1] = 500  # the second begins another attempt here
@@ -217,7 +217,7 @@ def test_a_seed_below_the_cost_that_is_given_is_not_restarted(monkeypatch):
     trainer, restart = Trainer(restarted(validation={}, attempts=2)), Population.restart
     means = []
     monkeypatch.setattr(
-        Population, "restart", lambda self, *who: means.append(self.seeds.recent.mean(dim=1)) or restart(self, *who)
+        Population, "restart", lambda self, *given: means.append(self.seeds.recent.mean(dim=1)) or restart(self, *given)
     )
     for _ in range(AFTER // 100):
         trainer.block()

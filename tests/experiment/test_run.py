@@ -1,4 +1,4 @@
-"""`tapehead.train` and `tapehead.evaluate`: what everybody calls."""
+"""`tapehead.train` and `tapehead.evaluate`, the entries to training and scoring."""
 
 import dataclasses
 import json
@@ -10,6 +10,7 @@ import torch
 from tiny import BASE, EXPERIMENTS, SMALL, Recorded, contents, outcome, tiny, train_some_blocks, trained
 
 import tapehead
+from tapehead import notices
 from tapehead.evaluation.generalisation import score
 from tapehead.experiment import checkpoint, metrics
 from tapehead.experiment.folder import RunFolder, delivered, read_config, read_metrics, read_result
@@ -55,6 +56,24 @@ def test_the_sizes_of_the_evaluation_are_the_tasks_own_if_none_are_given(monkeyp
     monkeypatch.setattr(type(BASE.task), "generalisation", ({"length": 1}, {"length": 3}, {"length": 4}))
     result = tapehead.train(tiny(episodes=100, **{"evaluation.sizes": None}))
     assert [one.label for one in result.generalisation] == ["Length 1", "Length 3", "Length 4"]
+
+
+def test_what_the_library_says_goes_to_the_observer_and_nothing_is_printed(monkeypatch, capfd):
+    monkeypatch.setattr(Trainer, "prepare", lambda trainer: notices.tell("compiling"))
+
+    class Listening(tapehead.Observer):
+        def __init__(self):
+            self.heard = []
+
+        def notice(self, sentence):
+            self.heard.append(sentence)
+
+    observer = Listening()
+    experiment = tiny(episodes=100)
+    tapehead.train(experiment, observer=observer, scored=False)
+    assert observer.heard == ["compiling"]
+    tapehead.train(experiment, scored=False)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_run_that_is_there_goes_on(tmp_path, finished):

@@ -13,8 +13,8 @@ from tiny import lines_of, trained
 
 import tapehead
 from tapehead.evaluation.generalisation import score
-from tapehead.experiment.config import WINDOW
 from tapehead.experiment.loop import Trainer
+from tapehead.experiment.parts import WINDOW
 from tapehead.tasks.copy import Copy
 
 pytestmark = pytest.mark.usefixtures("one_thread", "solved_at_once")

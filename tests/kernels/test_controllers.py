@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 import tapehead
-from tapehead.experiment.config import Experiment, Model, Training
+from tapehead.experiment.config import Experiment
 from tapehead.experiment.loop import Trainer
+from tapehead.experiment.parts import Model, Training
 from tapehead.kernels import dispatch
-from tapehead.kernels.ntm_scan.contract import ScanSpec
 from tapehead.kernels.ntm_scan.controllers import Controller, linear
-from tapehead.models.ntm import NTM, NTMCell
+from tapehead.kernels.ntm_scan.spec import ScanSpec
+from tapehead.models.cell import NTMCell
+from tapehead.models.ntm import NTM
 from tapehead.registry import CONTROLLERS
 from tapehead.tasks.copy import Copy
 

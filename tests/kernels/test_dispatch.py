@@ -10,8 +10,8 @@ import torch
 from test_ntm_scan_gate import SMALL, make_problem
 
 from tapehead.kernels import dispatch, nvrtc
-from tapehead.kernels.ntm_scan import cpu, gpu, reference
-from tapehead.kernels.ntm_scan.contract import SIZES, ScanSpec
+from tapehead.kernels.ntm_scan import cpu, direct, gpu, reference
+from tapehead.kernels.ntm_scan.spec import SIZES, ScanSpec
 from tapehead.losses import BINARY, CATEGORICAL, Binary
 from tapehead.models.ntm import NTM
 
@@ -88,10 +88,10 @@ def test_the_backend_is_chosen_by_the_tape_that_a_call_runs_on(monkeypatch: pyte
     def refusal(spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
         return f"{slots} slots are too many." if slots > 8 else None
 
-    directly = dispatch.scan_directly
+    directly = direct.scan
     monkeypatch.setattr(cpu, "refusal", refusal)
     monkeypatch.setattr(dispatch, "scan", scan)
-    monkeypatch.setattr(dispatch, "scan_directly", lambda *given: (ran.append(given[0]), directly(*given))[1])
+    monkeypatch.setattr(direct, "scan", lambda *given: (ran.append("cpu"), directly(*given))[1])
     ntm = NTM(2, 1, memory_slots=8, controller_size=3, memory_width=2)
     x = torch.zeros(2, 1, 2)
     longer = ntm.with_memory(9)

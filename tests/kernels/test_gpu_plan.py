@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tapehead.kernels.ntm_scan import gpu
-from tapehead.kernels.ntm_scan.contract import ScanSpec
 from tapehead.kernels.ntm_scan.gpu_plan import FEW_THREADS, MOST_OUTPUTS, MOST_THREADS, Plan
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 H200, AMPERE, CONSUMER = 232448, 166912, 101376  # bytes of shared memory that a block may have
 

@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map
 
 from tapehead.kernels.ntm_scan import gpu, reference
-from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState, tree_map
+from tapehead.kernels.ntm_scan.contract import ScanState
 from tapehead.kernels.ntm_scan.gpu_plan import FEW_THREADS, MOST_THREADS, Plan
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.losses import BINARY, CATEGORICAL
 
 # Relative norm. Seen: 8e-7 at worst; float32 rounds at 6e-8, and a step has some fifty roundings in a row.
@@ -158,7 +160,23 @@ def test_extreme_strengths_take_the_slow_softmax(
     torch.testing.assert_close(f.read_weightings.sum(-1).cpu(), torch.ones(seeds, 1, 1), atol=1e-5, rtol=0)
 
 
-def test_what_nobody_asked_for_changes_nothing(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_machine_without_its_seed_axis(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same numbers, to the bit: this is what `ntm(x)` runs."""
+    spec = ScanSpec(**SMALL)
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    p, x, s = (tree_map(lambda part: part.float().to(device), value) for value in draw(spec, 1, 3, 2, 5))
+    counts = (torch.tensor([[3, 1]], device=device), torch.full((1, 2), 5, device=device))
+    y, final, kept = gpu.forward(spec, p, x, *counts, s, True)
+    gradients = gpu.backward(spec, p, x, *counts, s, kept, y, final)
+    x, s, d_final = x[0], ScanState(*(part[0] for part in s)), ScanState(*(part[0] for part in final))
+    one_y, one_final, one_kept = gpu.forward(spec, p, x, *counts, s, True, checked=True)
+    one = gpu.backward(spec, p, x, *counts, s, one_kept, one_y, d_final)
+    torch.testing.assert_close((one_y, one_final), (y[0], d_final), rtol=0, atol=0)
+    torch.testing.assert_close(one[0], gradients[0], rtol=0, atol=0)
+    torch.testing.assert_close(one[1:], tree_map(lambda part: part[0], gradients[1:]), rtol=0, atol=0)
+
+
+def test_gradients_that_are_not_wanted_change_nothing(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """No gradient of the final state is zeros; gradients of inputs and start that are not wanted are left out."""
     spec = ScanSpec(**SMALL)
     monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)

@@ -49,30 +49,30 @@ def applied(entry):
     return x.tolist()
 
 
-def test_a_kernel_is_compiled_once_and_never_here(place, capsys, monkeypatch):
+def test_a_kernel_is_compiled_once_and_never_here(place, heard, monkeypatch):
     with numba.core.event.install_recorder("numba:compile") as recorder:
         double, add_one = jit.load([DOUBLE, ADD_ONE], "float64")
-        assert capsys.readouterr().err.count(COMPILING) == 1
+        assert heard().count(COMPILING) == 1
         assert (applied(double), applied(add_one)) == ([0, 2, 4], [1, 2, 3])
         assert jit.kept([DOUBLE, ADD_ONE], "float64")
         assert [applied(entry) for entry in jit.load([ADD_ONE, DOUBLE], "float64")] == [[1, 2, 3], [0, 2, 4]]
-    assert capsys.readouterr().err == ""
+    assert heard() == ""
     assert list(recorder.buffer) == []
     (place / DOUBLE.file("float64")).write_bytes(b"what is this?")
     assert applied(jit.load([DOUBLE], "float64")[0]) == [0, 2, 4]
-    said = capsys.readouterr().err
+    said = heard()
     assert "is damaged" in said
     assert COMPILING in said
 
 
-def test_it_works_where_nothing_can_be_kept(place, capsys, monkeypatch):
+def test_it_works_where_nothing_can_be_kept(place, heard, monkeypatch):
     monkeypatch.setenv("TAPEHEAD_CACHE", "/dev/null/cache")
     with numba.core.event.install_recorder("numba:compile") as recorder:
         (double,) = jit.load([DOUBLE], "float64", beside=[ADD_ONE])
         (add_one,) = jit.load([ADD_ONE], "float64")
     assert (applied(double), applied(add_one)) == ([0, 2, 4], [1, 2, 3])
     assert list(recorder.buffer) == []
-    said = capsys.readouterr().err
+    said = heard()
     assert said.count(COMPILING) == said.count("set TAPEHEAD_CACHE") == 1
 
 
@@ -189,7 +189,7 @@ def alive(process):
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state != "Z"  # where nobody collects the children of the dead
+    return state != "Z"  # where no process collects the children of one that ended
 
 
 # --- what the key covers ---------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path / "cache" / "kernels"
 
 
-def test_what_is_written_is_read(place, capsys):
+def test_what_is_written_is_read(place, heard):
     assert cache.read(NAME) is None
     assert cache.write(NAME, CONTENT)
     assert cache.read(NAME) == CONTENT
@@ -31,10 +31,10 @@ def test_what_is_written_is_read(place, capsys):
     assert stat.S_IMODE(place.stat().st_mode) == stat.S_IMODE(place.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE((place / NAME).stat().st_mode) == 0o600
     assert cache.problem() is None
-    assert capsys.readouterr().err == ""
+    assert heard() == ""
 
 
-def test_every_flipped_bit_and_every_truncation_is_found(place, capsys):
+def test_every_flipped_bit_and_every_truncation_is_found(place, heard):
     cache.write(NAME, CONTENT)
     whole = (place / NAME).read_bytes()
     damaged = [whole[:k] for k in range(len(whole))]
@@ -46,7 +46,7 @@ def test_every_flipped_bit_and_every_truncation_is_found(place, capsys):
         (place / NAME).write_bytes(content)
         assert cache.read(NAME) is None
         assert not (place / NAME).exists()
-    said = capsys.readouterr().err
+    said = heard()
     assert said.count("\n") == said.count(f"{place / NAME} is damaged") == 1
 
 
@@ -58,14 +58,14 @@ def test_a_file_under_another_name_is_not_used(place):
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
 @pytest.mark.parametrize("which", ["folder", "folder of kernels", "file"])
-def test_what_others_can_write_to_is_not_used(place, capsys, which, mode):
+def test_what_others_can_write_to_is_not_used(place, heard, which, mode):
     cache.write(NAME, CONTENT)
     changed = {"folder": place.parent, "folder of kernels": place, "file": place / NAME}[which]
     changed.chmod(mode)
     for _ in range(2):
         assert cache.read(NAME) is None
     assert which == "file" or not cache.write("kernel-2.cubin", CONTENT)
-    said = capsys.readouterr().err
+    said = heard()
     assert said.count("\n") == 1
     assert str(changed) in said
     assert f"mode {mode:o}" in said
@@ -84,7 +84,7 @@ def test_what_belongs_to_others_is_not_used():
     assert f"belongs to user {os.geteuid() + 1}" in str(cache._distrust(status(os.geteuid() + 1)))
 
 
-def test_where_there_is_no_home(monkeypatch, capsys):
+def test_where_there_is_no_home(monkeypatch, heard):
     def no_home():
         raise RuntimeError("Could not determine home directory.")
 
@@ -96,23 +96,23 @@ def test_where_there_is_no_home(monkeypatch, capsys):
     with cache.lock("waiting"):
         pass
     assert cache.problem() == "there is no home folder"
-    said = capsys.readouterr().err
+    said = heard()
     assert said.count("\n") == said.count("TAPEHEAD_CACHE") == 1
 
 
-def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch, capsys):
+def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch, heard):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TAPEHEAD_CACHE", str(tmp_path / "file" / "cache"))
     assert cache.read(NAME) is None
-    assert capsys.readouterr().err == ""  # nothing is there, which is not worth a word
+    assert heard() == ""  # nothing is there, which is not worth a word
     assert not cache.write(NAME, CONTENT)
     with cache.lock("waiting"):
         pass
     assert "cannot be made (Not a directory)" in str(cache.problem())
-    assert capsys.readouterr().err.count("\n") == 1
+    assert heard().count("\n") == 1
 
 
-def test_a_folder_that_cannot_be_written_to_is_read(place, monkeypatch, capsys):
+def test_a_folder_that_cannot_be_written_to_is_read(place, monkeypatch, heard):
     def read_only(*args, **kwargs):
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -122,17 +122,17 @@ def test_a_folder_that_cannot_be_written_to_is_read(place, monkeypatch, capsys):
     assert not cache.write("kernel-2.cubin", CONTENT)
     assert cache.read(NAME) == CONTENT
     assert "cannot be written to (Read-only file system)" in str(cache.problem())
-    assert "Read-only file system" in capsys.readouterr().err
+    assert "Read-only file system" in heard()
 
 
-def test_a_full_disk_leaves_nothing_behind(place, monkeypatch, capsys):
+def test_a_full_disk_leaves_nothing_behind(place, monkeypatch, heard):
     def full(name, content):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(cache, "seal", full)
     assert not cache.write(NAME, CONTENT)
     assert list(place.iterdir()) == []
-    assert "No space left on device" in capsys.readouterr().err
+    assert "No space left on device" in heard()
 
 
 def test_one_at_a_time(monkeypatch):

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanSpec, ScanState
+from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanState
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.losses import BINARY, CATEGORICAL
 
 # What is compared -> the error allowed, and the worst seen on the CPU over 316 random machines (scale 0.25).

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import op, reference
-from tapehead.kernels.ntm_scan.contract import ScanSpec, ScanState
+from tapehead.kernels.ntm_scan.contract import ScanState
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.losses import BINARY
 
 TINY = dataclasses.replace(SMALL, input_size=2, controller_size=3, memory_width=2)

@@ -1,4 +1,4 @@
-"""The threads of the CPU scan: whatever is raised, nobody leaves while another thread still writes."""
+"""The threads of the CPU scan: whatever is raised, the call does not end while a thread still writes."""
 
 import os
 import signal
@@ -6,14 +6,27 @@ import threading
 
 import pytest
 
+from tapehead.kernels.ntm_scan.cpu import openmp
 from tapehead.kernels.ntm_scan.cpu.threads import Job, Pool
 
 ITEMS = [(0, k) for k in range(40)]
 
 
-@pytest.fixture
-def pool():
-    pool = Pool(2)
+class TorchThreads:
+    """Torch's own, with the face of a pool."""
+
+    def run(self, job):
+        openmp.run(job, 2)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(params=["own", "torch"])
+def pool(request):
+    if request.param == "torch" and not openmp.usable(2, len(ITEMS)):
+        pytest.skip("torch has no OpenMP runtime with GOMP_parallel")
+    pool = Pool(2) if request.param == "own" else TorchThreads()
     yield pool
     pool.close()
 
@@ -64,7 +77,7 @@ def interrupt_twice_more(stage):
 
 @pytest.mark.parametrize("then", [leave_later, interrupt_twice_more])
 def test_an_interrupted_caller_waits_for_the_helper(pool, then):
-    """Also when Ctrl-C comes again while it waits. What nobody has begun is dropped."""
+    """Also when Ctrl-C comes again while it waits. Items that no thread has begun are dropped."""
     stage = Stage(then)
     with pytest.raises(KeyboardInterrupt):
         pool.run(stage)
@@ -106,3 +119,16 @@ def test_the_work_is_let_go_of(pool):
     del tensors
     gc.collect()
     assert gone() is None
+
+
+def test_a_child_does_not_wait_for_its_parents_threads(pool):
+    """Of a fork: torch's threads are not there, but the runtime believes that they are."""
+    pool.run(Job(lambda item: None, ITEMS))
+    child = os.fork()
+    if child == 0:
+        os._exit(int(openmp.usable(2, len(ITEMS))))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_few_items_do_not_take_a_large_team():
+    assert not openmp.usable(64, 4)

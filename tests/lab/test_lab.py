@@ -19,9 +19,10 @@ from tapehead import files
 from tapehead.evaluation.generalisation import score
 from tapehead.evaluation.summaries import quartiles, wilson
 from tapehead.experiment import folder
-from tapehead.experiment.config import Experiment, Training
+from tapehead.experiment.config import Experiment
 from tapehead.experiment.loop import Trainer
 from tapehead.experiment.metrics import Line
+from tapehead.experiment.parts import Training
 from tapehead.figures.records import draw_costs
 from tapehead.lab import records
 from tapehead.lab.acceptance import ACCEPTANCE, Criterion, Point, acceptance_of

@@ -13,9 +13,12 @@ from torch.func import functional_call
 
 import tapehead
 from tapehead.bench.measure import DropIn, drop_in_ntm
-from tapehead.kernels import dispatch
 from tapehead.kernels.memory import in_one_piece
-from tapehead.models.ntm import NTM, NTMCell, NTMState
+from tapehead.kernels.ntm_scan import direct
+from tapehead.kernels.ntm_scan.cpu import buffers
+from tapehead.models.cell import NTMCell
+from tapehead.models.machine import NTMState
+from tapehead.models.ntm import MOST_CALLS, MOST_STARTS, NTM
 
 SMALL = {"controller_size": 5, "memory_slots": 7, "memory_width": 3}
 MACHINES = {
@@ -28,8 +31,8 @@ MACHINES = {
 machines = pytest.mark.parametrize("options", MACHINES.values(), ids=MACHINES.keys())
 
 
-def build(seed=0, **options):
-    ntm = NTM(4, 2, backend="cpu", **{**SMALL, **options})
+def build(seed=0, outputs=2, backend="cpu", **options):
+    ntm = NTM(4, outputs, backend=backend, **{**SMALL, **options})
     ntm.reset_parameters(torch.Generator().manual_seed(seed))
     return ntm
 
@@ -56,8 +59,8 @@ def is_joined(ntm):
 def ways(monkeypatch):
     """How often the short way was taken."""
     taken = []
-    short = dispatch.scan_directly
-    monkeypatch.setattr(dispatch, "scan_directly", lambda *given: (taken.append(1), short(*given))[1])
+    short = direct.scan
+    monkeypatch.setattr(direct, "scan", lambda *given: (taken.append(1), short(*given))[1])
     return taken
 
 
@@ -78,7 +81,7 @@ def test_the_short_way_is_the_operator(monkeypatch, ways, options, moved, given)
     ways.clear()
     ours = everything(ntm, x, state, **arguments)
     assert len(ways) == 1
-    monkeypatch.setattr(dispatch, "operator_needed", lambda: True)
+    monkeypatch.setattr(direct, "operator_needed", lambda: True)
     expected = everything(ntm, x, state, **arguments)
     assert len(ways) == 1
     for one, other in zip(ours, expected, strict=True):
@@ -211,6 +214,79 @@ def test_other_parameters(whole):
     for name, value in values.items():
         ntm.get_parameter(name).data = value.clone()
     assert torch.equal(ntm(draw(5, 2, 4))[0], expected(draw(5, 2, 4))[0])
+
+
+def turned(ntm):
+    ntm.controller.weight_0.data = ntm.controller.weight_0.data.flip(0)
+
+
+def transposed(ntm):
+    """Square, so that neither its shape nor its address tells."""
+    ntm.output.weight.data = ntm.output.weight.data.t()
+
+
+CHANGES = {
+    "other memory": turned,
+    "the same memory in another order": transposed,
+    "another parameter": lambda ntm: ntm.output.register_parameter("bias", nn.Parameter(torch.ones(8))),
+    "another module": lambda ntm: setattr(ntm, "output", build(1, **SQUARE).output),
+    "another type": lambda ntm: ntm.double(),
+    "another backend": lambda ntm: ntm.choose_backend("reference"),
+}
+SQUARE = {"outputs": 8}  # as many as the hidden values and reads of SMALL
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_what_changes_after_a_call_counts_in_the_next(change):
+    """A call keeps what it found out, for the next with inputs like these."""
+    ntm, x = build(**SQUARE), draw(5, 2, 4)
+    ntm(x)
+    change(ntm)
+    x = x.to(ntm.output.weight.dtype)
+    expected = build(backend="reference", **SQUARE).to(x.dtype)
+    expected.load_state_dict(ntm.state_dict())
+    y = ntm(x)[0]
+    torch.testing.assert_close(y, expected(x)[0], rtol=1e-5, atol=1e-6)
+    if ntm.backend == "reference":
+        assert torch.equal(y, expected(x)[0])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda ntm: pickle.loads(pickle.dumps(ntm))])
+def test_copies_made_after_a_call(copied):
+    ntm, x = build(), draw(5, 2, 4)
+    y = ntm(x)[0].detach().clone()
+    twin = copied(ntm)
+    with torch.no_grad():
+        ntm.output.bias.add_(1.0)
+    assert torch.equal(twin(x)[0], y)
+
+
+def test_more_shapes_and_batches_than_are_kept():
+    ntm = build()
+    for batch in range(1, MOST_STARTS + 3):
+        for steps in range(1, 14):
+            y = ntm(draw(steps, batch, 4))[0]
+            assert len(ntm._calls) <= MOST_CALLS
+    assert torch.equal(y, build()(draw(steps, batch, 4))[0])
+
+
+def test_what_a_graph_needs_is_not_given_away(monkeypatch):
+    """The memory of a large record is used again after its backward pass, and not before."""
+    ntm, taken, take = build(), [], buffers._take_spare
+    weights = list(ntm.parameters())
+    xs = [draw(6, 3, 4, seed=k) for k in range(3)]
+    expected = [torch.autograd.grad(ntm(x)[0].square().sum(), weights) for x in xs]
+    monkeypatch.setattr(buffers, "LARGE", 0)
+    monkeypatch.setattr(buffers, "_take_spare", lambda size: (taken.append(take(size)), taken[-1])[1])
+    costs = [ntm(x)[0].square().sum() for x in xs[:2]]
+    found = [torch.autograd.grad(cost, weights, retain_graph=cost is costs[0]) for cost in costs]
+    costs.append(ntm(xs[2])[0].square().sum())
+    found += [torch.autograd.grad(cost, weights) for cost in (costs[2], costs[0])]
+    for ours, truth in zip(found, [*expected, expected[0]], strict=True):
+        for one, other in zip(ours, truth, strict=True):
+            assert torch.equal(one, other)
+    assert taken[0] is not taken[1]
+    assert taken[2] is taken[1]
 
 
 def test_a_parametrised_machine():

@@ -194,7 +194,7 @@ def test_a_controller():
 
 @pytest.fixture
 def elsewhere():
-    """The laboratory in a working directory, as somebody would have it."""
+    """The laboratory in a working directory, as a user would have it."""
     shutil.copytree(HERE / "laboratory_elsewhere", "laboratory_elsewhere")
     shutil.copy(FILE, "elsewhere.toml")
 

@@ -12,7 +12,7 @@ import abc
 import torch
 from torch import Tensor
 
-from tapehead.kernels.ntm_scan.contract import ScanSpec
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.registry import CONTROLLERS
 
 Shapes = dict[str, tuple[int, ...]]

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from tapehead.kernels import nvrtc
 from tapehead.kernels.ntm_scan import reference
-from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, tree_map, unknown_option
+from tapehead.kernels.ntm_scan.contract import Learned, ScanState, Trace
 from tapehead.kernels.ntm_scan.gpu_plan import TILE_COLUMNS, TILE_ROWS, Plan
+from tapehead.kernels.ntm_scan.spec import ScanSpec, unknown_option
 
 KNOWN: dict[str, tuple[Any, ...]] = {
     "controller": ("lstm", "feedforward"),
@@ -120,7 +121,8 @@ class _Call:
         self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
     ) -> None:
         self.device = parameters.device
-        self.seeds, self.steps, self.batch, _ = inputs.shape
+        self.seeds = inputs.shape[0] if inputs.ndim == 4 else 1
+        self.steps, self.batch = inputs.shape[-3:-1]
         self.plan = _plan(spec, state.memory.shape[-2], self.device)
         self.kernels = _kernels(self.plan, self.device)
         self.arguments = Arguments(seeds=self.seeds, steps=self.steps, batch=self.batch)
@@ -136,7 +138,7 @@ class _Call:
 
     def set_state(self, name: str, state: ScanState) -> None:
         pointers = getattr(self.arguments, name)
-        for field, tensor in state._asdict().items():
+        for field, tensor in zip(ScanState._fields, state, strict=True):
             tensor = tensor.contiguous()
             self._alive.append(tensor)
             setattr(pointers, field, tensor.data_ptr())
@@ -145,7 +147,7 @@ class _Call:
         return torch.empty(shape, dtype=torch.float32, device=self.device)
 
     def empty_state(self, name: str, like: ScanState) -> ScanState:
-        state: ScanState = tree_map(lambda part: torch.empty_like(part, memory_format=torch.contiguous_format), like)
+        state = ScanState(*(torch.empty_like(part, memory_format=torch.contiguous_format) for part in like))
         self.set_state(name, state)
         return state
 
@@ -212,9 +214,10 @@ def forward(
     state: ScanState,
     keep: bool,
     clear: bool = False,
+    checked: bool = False,
 ) -> tuple[Tensor, ScanState, Tensor]:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
-    outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
+    outputs = call.empty(*inputs.shape[:-1], spec.output_size)
     call.set(outputs=outputs)
     final = call.empty_state("final", state)
     kept = call.forward(keep, clear)

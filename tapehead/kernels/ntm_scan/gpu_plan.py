@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import math
 
-from tapehead.kernels.ntm_scan.contract import ScanSpec
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 FEW_THREADS, MOST_THREADS = 256, 512
 FEW_TAPE_VALUES = 20  # of the memory in one thread's registers, for few threads to be worth it

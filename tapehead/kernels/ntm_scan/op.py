@@ -4,8 +4,7 @@
 JSON, because operators take no other structured arguments, and states as six tensors. The operator is differentiable
 once. The backends are imported when first needed: importing this module imports neither numba nor CUDA.
 
-An operator costs more than the host's share of a short scan. `scan_directly` runs one machine on plain tensors without
-it; whatever needs the operator (torch.compile, export, `torch.func`, modes) takes `scan`, to the same numbers.
+An operator costs more than the host's share of a short scan: direct.py runs one machine on plain tensors without it.
 
 Both operators refuse arguments that do not fit together, and look at the values of lengths and slots, which waits for
 the device. Callers that have done so already, as `scan` has, say `checked`.
@@ -15,20 +14,14 @@ Legend as in contract.py; V is the dimension that `vmap` adds. It is folded into
 
 import functools
 import importlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from tapehead.kernels.ntm_scan.contract import (
-    FusedBackend,
-    ScanSpec,
-    ScanState,
-    check_arguments,
-    check_counts,
-    check_tensor,
-)
+from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanState, check_arguments, check_counts, check_tensor
+from tapehead.kernels.ntm_scan.direct import dense
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 # Outputs, the six parts of the final state, and what the backward pass needs.
 ScanResult = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -52,121 +45,8 @@ def scan(
     """
     check_arguments(spec, parameters, inputs, lengths, slots, state)
     needed = torch.is_grad_enabled() and any(part.requires_grad for part in (parameters, inputs, *state))
-    outputs, *final, _ = _run(_Scan, spec.to_json(), parameters, inputs, lengths, slots, *state, needed, True)
+    outputs, *final, _ = run_function(_Scan, spec.to_json(), parameters, inputs, lengths, slots, *state, needed, True)
     return outputs, ScanState(*final)
-
-
-class Call(NamedTuple):
-    """What a scan of one machine needs beside the tensors that may have gradients."""
-
-    backend: FusedBackend
-    spec: ScanSpec
-    flat: Tensor | None  # [1, P], the parameters in one piece where they are; None: they are gathered
-    lengths: Tensor  # [1, B], of values that fit
-    slots: Tensor  # [1, B], likewise
-    start: ScanState | None  # with leading S = 1; None: the state is among the tensors
-
-
-def operator_needed() -> bool:
-    """Whether something watches torch's operators, so that a scan has to be one."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack() > 0
-    )
-
-
-def scan_directly(
-    call: Call, parameters: Sequence[Tensor], inputs: Tensor, state: ScanState | None
-) -> tuple[Tensor, ScanState]:
-    """Outputs [T, B, O] and final state of one machine, differentiable by its parameters, inputs [T, B, I] and state.
-
-    The caller has checked shapes, types, devices and values, and that all tensors are plain (`is_plain`).
-    """
-    parts = () if state is None else state
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*parameters, inputs, *parts)):
-        outputs, *final = _run(_Direct, call, len(parameters), inputs, *parameters, *parts)
-    else:
-        outputs, final_state, _ = _forward_one(call, parameters, inputs, parts, keep=False)
-        final = list(final_state)
-    return outputs, ScanState(*final)
-
-
-def _gathered(parameters: Sequence[Tensor]) -> Tensor:
-    return torch.cat([parameter.reshape(-1) for parameter in parameters]).unsqueeze(0)
-
-
-def _with_seed(parts: Sequence[Tensor]) -> ScanState:
-    return ScanState(*(part.unsqueeze(0) for part in parts))
-
-
-def _forward_one(
-    call: Call, parameters: Sequence[Tensor], inputs: Tensor, parts: Sequence[Tensor], keep: bool
-) -> tuple[Tensor, list[Tensor], Tensor]:
-    flat = _gathered(parameters) if call.flat is None else call.flat
-    state = call.start or _with_seed(parts)
-    outputs, final, kept = call.backend.forward(
-        call.spec, flat, inputs.unsqueeze(0), call.lengths, call.slots, state, keep
-    )
-    # In place, because a view that an autograd function made cannot be changed in place.
-    return outputs.squeeze_(0), [part.squeeze_(0) for part in final], kept
-
-
-class _Direct(torch.autograd.Function):
-    """The scan of one machine on its backend, with nothing in between."""
-
-    @staticmethod
-    def forward(ctx: Any, call: Call, count: int, inputs: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        outputs, final, kept = _forward_one(call, tensors[:count], inputs, tensors[count:], keep=True)
-        ctx.call, ctx.count = call, count
-        ctx.save_for_backward(inputs, *tensors, kept)
-        ctx.set_materialize_grads(False)
-        return (outputs, *final)
-
-    @staticmethod
-    def backward(ctx: Any, d_outputs: Tensor | None, *d_parts: Tensor | None) -> tuple[Tensor | None, ...]:
-        call, (inputs, *tensors, kept) = ctx.call, ctx.saved_tensors
-        parameters, parts = tensors[: ctx.count], tensors[ctx.count :]
-        inputs = inputs.unsqueeze(0)
-        state = call.start or _with_seed(parts)
-        d_outputs = (
-            inputs.new_zeros(*inputs.shape[:3], call.spec.output_size)
-            if d_outputs is None
-            else _dense(d_outputs).unsqueeze(0)
-        )
-        d_final = None
-        if any(d is not None for d in d_parts):
-            d_final = ScanState(
-                *(
-                    torch.zeros_like(part) if d is None else _dense(d).unsqueeze(0)
-                    for d, part in zip(d_parts, state, strict=True)
-                )
-            )
-        wanted = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # for a second derivative: the operator says that there is none
-            flat = _gathered(parameters)
-            zeros = d_final or ScanState(*(torch.zeros_like(part) for part in state))
-            given = (flat, inputs, call.lengths, call.slots, *state, kept, d_outputs, *zeros)
-            d_flat, d_inputs, *d_start = _run(_ScanBackward, call.spec.to_json(), *given, True)
-        else:
-            flat = _gathered(parameters) if call.flat is None else call.flat
-            d_flat, d_inputs, d_start = call.backend.backward(
-                call.spec,
-                flat,
-                inputs,
-                call.lengths,
-                call.slots,
-                state,
-                kept,
-                d_outputs,
-                d_final,
-                inputs_gradient=wanted[2],
-                state_gradient=any(wanted[3 + ctx.count :]),
-            )
-        # Views of one tensor: an optimiser can take the gradients as the flat tensor that they are.
-        d_parameters = [d_flat.as_strided(*place) for place in call.spec.parameter_places]
-        d_state = [None] * len(parts) if d_start is None else [d.squeeze(0) for d in d_start[: len(parts)]]
-        return (None, None, d_inputs.squeeze(0) if wanted[2] else None, *d_parameters, *d_state)
 
 
 @torch.library.custom_op("tapehead::ntm_scan", mutates_args=(), device_types=tuple(BACKENDS))
@@ -317,17 +197,10 @@ def _differentiate(ctx: Any, *d_results: Tensor | None) -> tuple[Tensor | None, 
     *tensors, kept = ctx.saved_tensors
     _, inputs, _, _, *state = tensors
     shape = (*inputs.shape[:-1], ScanSpec.from_json(ctx.spec).output_size)
-    wanted = [inputs.new_zeros(shape) if d_results[0] is None else _dense(d_results[0])]
-    wanted += [
-        torch.zeros_like(part) if d is None else _dense(d) for d, part in zip(d_results[1:7], state, strict=True)
-    ]
-    d_parameters, d_inputs, *d_state = _run(_ScanBackward, ctx.spec, *tensors, kept, *wanted, True)
+    wanted = [inputs.new_zeros(shape) if d_results[0] is None else dense(d_results[0])]
+    wanted += [torch.zeros_like(part) if d is None else dense(d) for d, part in zip(d_results[1:7], state, strict=True)]
+    d_parameters, d_inputs, *d_state = run_function(ScanBackward, ctx.spec, *tensors, kept, *wanted, True)
     return (None, d_parameters, d_inputs, None, None, *d_state, None, None)
-
-
-def _dense(gradient: Tensor) -> Tensor:
-    """Autograd sees to a gradient's shape, type and device, but lets sparse ones through."""
-    return gradient if gradient.layout == torch.strided else gradient.to_dense()
 
 
 ntm_scan.register_autograd(_differentiate, setup_context=_save)
@@ -360,11 +233,11 @@ ntm_scan.register_vmap(_vmap(ntm_scan))
 ntm_scan_backward.register_vmap(_vmap(ntm_scan_backward))
 
 
-def _run(function: type[torch.autograd.Function], *arguments: Any) -> tuple[Tensor, ...]:
+def run_function(function: type[torch.autograd.Function], *arguments: Any) -> tuple[Tensor, ...]:
     return cast(tuple[Tensor, ...], function.apply(*arguments))
 
 
-class _ScanBackward(torch.autograd.Function):
+class ScanBackward(torch.autograd.Function):
     """The backward operator, for the same reason as `_Scan`."""
 
     @staticmethod
@@ -383,7 +256,7 @@ class _ScanBackward(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-        return _vmap(functools.partial(_run, _ScanBackward))(info, in_dims, *arguments)
+        return _vmap(functools.partial(run_function, ScanBackward))(info, in_dims, *arguments)
 
 
 class _Scan(torch.autograd.Function):
@@ -398,4 +271,4 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-        return _vmap(functools.partial(_run, _Scan))(info, in_dims, *arguments)
+        return _vmap(functools.partial(run_function, _Scan))(info, in_dims, *arguments)

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map
 
 from tapehead import equations
-from tapehead.kernels.ntm_scan.contract import CONTROLLER_PREFIX, HeadTrace, ScanSpec, ScanState, Trace, tree_map
+from tapehead.kernels.ntm_scan.contract import HeadTrace, ScanState, Trace
 from tapehead.kernels.ntm_scan.controllers import linear
+from tapehead.kernels.ntm_scan.spec import CONTROLLER_PREFIX, ScanSpec
 
 
 class Addressing(NamedTuple):

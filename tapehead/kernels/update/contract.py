@@ -7,7 +7,7 @@ finite is left as it was, all of it, and reported as skipped. The optimisers the
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -36,6 +36,12 @@ class UpdateState:
         self.moments = [torch.zeros_like(parameters) for _ in rule.optimiser.moments]
         self.average = parameters.clone() if rule.average else None
         self.applied = torch.zeros(parameters.shape[0], dtype=torch.int64, device=parameters.device)  # [S]
+        self.seen: Any = None
+        """What a backend found out about the tensors, for its next update."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For every kind of copy, which has other tensors."""
+        return self.__dict__ | {"seen": None}
 
     def tensors(self, rule: UpdateRule) -> dict[str, Tensor]:
         """All of it by name."""
@@ -81,5 +87,5 @@ were skipped.
 rates: of the parameters' type and on their device.
 
 squares [S, parts]: the gradient's sums of squares in any number of parts, NaN where it or a cost is not finite, if
-whoever made the gradient knows them: an update for which a look at the gradient costs a pass over it takes them for it.
+the kernel that made the gradient has them: an update that would need a pass over the gradient for it takes them.
 """

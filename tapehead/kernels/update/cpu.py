@@ -1,6 +1,7 @@
 """The update in one pass over the parameters, compiled: every number is read and written once."""
 
 import functools
+import operator
 from typing import Any
 
 import numba
@@ -35,12 +36,11 @@ def update(
     squares: Tensor | None = None,
 ) -> Tensor:
     """As reference.update."""
-    parameters, average = state.parameters, state.average
+    parameters = state.parameters
     run = _entries.get(parameters.dtype) or make_ready(parameters.dtype)
     _check(state, gradient, costs, rates)
+    w, applied, average, *moments = _arrays(state)
     skipped = torch.empty(parameters.shape[0], dtype=torch.bool)
-    w = parameters.numpy()
-    moments = [moment.numpy() for moment in state.moments]
     run(
         rule.optimiser.kernel == "adam",
         CLIPS[rule.clip],
@@ -54,11 +54,22 @@ def update(
         moments[0],
         moments[1],
         moments[-1],  # Adam has two
-        w if average is None else average.numpy(),
-        state.applied.numpy(),
+        w if average is None else average,
+        applied,
         skipped.numpy(),
     )
     return skipped
+
+
+def _arrays(state: UpdateState) -> tuple[Any, ...]:
+    """Parameters, applied updates, average and moments as numpy has them, made once for the same tensors."""
+    tensors = (state.parameters, state.applied, state.average, *state.moments)
+    if state.seen is None or any(map(operator.is_not, state.seen[0], tensors)):
+        if not all(tensor is None or tensor.is_contiguous() for tensor in tensors):
+            raise ValueError("the CPU update changes its state in place, and needs it contiguous.")
+        state.seen = tensors, tuple(None if tensor is None else tensor.numpy() for tensor in tensors)
+    arrays: tuple[Any, ...] = state.seen[1]
+    return arrays
 
 
 @functools.lru_cache(maxsize=32)
@@ -88,6 +99,3 @@ def _check(state: UpdateState, gradient: Tensor, costs: Tensor, rates: Tensor) -
     if gradient.shape != shape or costs.shape[0] != shape[0] or rates.shape != shape[:1]:
         shapes = f"gradient {list(gradient.shape)}, costs {list(costs.shape)} and rates {list(rates.shape)}"
         raise ValueError(f"{shapes} do not fit parameters {list(shape)}: they must be [S, P], [S, B], [S] and [S, P].")
-    for tensor in (state.parameters, state.applied, *state.moments, state.average):
-        if tensor is not None and not tensor.is_contiguous():
-            raise ValueError("the CPU update changes its state in place, and needs it contiguous.")

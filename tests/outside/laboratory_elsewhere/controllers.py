@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from tapehead.kernels.ntm_scan.contract import ScanSpec
 from tapehead.kernels.ntm_scan.controllers import Controller, linear
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 
 class Elman(Controller):

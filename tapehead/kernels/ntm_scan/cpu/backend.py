@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from tapehead.kernels import jit
-from tapehead.kernels.ntm_scan.contract import Learned, ScanSpec, ScanState, Trace, check_counts, unknown_option
-from tapehead.kernels.ntm_scan.cpu import buffers, entries
+from tapehead.kernels.ntm_scan.contract import Learned, ScanState, Trace, check_counts
+from tapehead.kernels.ntm_scan.cpu import buffers, entries, openmp
 from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
     COSTS,
     D_FINAL,
@@ -36,6 +36,7 @@ from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
 from tapehead.kernels.ntm_scan.cpu.planning import make_plan
 from tapehead.kernels.ntm_scan.cpu.threads import Job, pool
 from tapehead.kernels.ntm_scan.cpu.tracing import stack, trace_of_row
+from tapehead.kernels.ntm_scan.spec import ScanSpec, unknown_option
 
 Array = npt.NDArray[Any]
 
@@ -76,26 +77,39 @@ def _whole(tensor: Tensor) -> Tensor:
 def _execute(plan: Plan, sizes: Array, table: dict[int, Tensor], clip: float | None, dtype: torch.dtype) -> None:
     """Runs the kernel on every group of every seed. The tensors of `table` must be contiguous."""
     run_forward, run_backward = entries.ready.get(dtype) or entries.make_ready(dtype)
-    addresses = np.zeros(TABLE_SIZE, np.int64)
+    row = [0] * TABLE_SIZE
     for index, tensor in table.items():
-        addresses[index] = tensor.data_ptr()
+        row[index] = tensor.data_ptr()
+    addresses = np.array(row, np.int64)
     size = 2 * GAP + plan.rows * plan.work + plan.shared + (0 if plan.keep else plan.rows * plan.record)
     limit = math.inf if clip is None else float(clip)
 
     def work(item: tuple[int, int], alive: Any = table) -> None:  # the tensors live as long as this function
-        scratch, integers, costs = buffers.scratch(size, dtype)
+        scratch = buffers.take_scratch(size, dtype)
         if plan.forward:
-            run_forward(sizes, addresses, limit, scratch, integers, costs, item[0], item[1])
+            run_forward(sizes, addresses, limit, *scratch, *item)
         if plan.backward:
-            run_backward(sizes, addresses, limit, scratch, integers, costs, item[0], item[1])
+            run_backward(sizes, addresses, limit, *scratch, *item)
+        buffers.give_scratch(scratch, dtype)
 
+    if plan.S == plan.groups == 1:
+        work((0, 0))
+        return
+    threads = torch.get_num_threads()
     items = [(s, g) for s in range(plan.S) for g in range(plan.groups)]
-    threads = min(torch.get_num_threads(), len(items))
-    if threads <= 1:
+    if threads == 1 or not items:
         for item in items:
             work(item)
-    else:
-        pool(torch.get_num_threads()).run(Job(work, items))
+    elif not plan.loss and openmp.usable(threads, len(items)):
+        openmp.run(Job(work, items), threads)
+    else:  # a run's loop has no operations of torch that would keep its threads awake
+        pool(threads).run(Job(work, items))
+
+
+def _shape(inputs: Tensor) -> tuple[int, int, int]:
+    """S, T and B of inputs [S, T, B, I], or [T, B, I] of one machine."""
+    seeds, steps, batch, _ = inputs.shape if inputs.ndim == 4 else (1, *inputs.shape)
+    return seeds, steps, batch
 
 
 def _with_state(table: dict[int, Tensor], first: int, state: ScanState) -> dict[int, Tensor]:
@@ -113,20 +127,23 @@ def _forward(
     state: ScanState,
     mode: str,
     clear: bool = False,
+    checked: bool = False,
 ) -> tuple[Tensor, ScanState, Tensor, Plan]:
-    seeds, steps, batch = inputs.shape[:3]
+    seeds, steps, batch = _shape(inputs)
     tape, dtype = state.memory.shape[-2], parameters.dtype
     plan, sizes = make_plan(spec, seeds, steps, batch, tape, mode)
     lengths, slots = _whole(lengths), _whole(slots)
-    check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
-    outputs = buffers.empty((seeds, steps, batch, spec.output_size), dtype)
-    final = ScanState(*(buffers.empty(tuple(part.shape), dtype) for part in state))
-    kept = buffers.empty((seeds, batch, plan.record) if plan.keep else (0,), dtype)
+    if not checked:
+        check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
+    state = ScanState(*map(_dense, state))
+    outputs = buffers.empty((*inputs.shape[:-1], spec.output_size), dtype)
+    final = ScanState(*map(buffers.empty_like, state))
+    kept = buffers.empty_record((seeds, batch, plan.record) if plan.keep else (0,), dtype)
     if clear and not buffers.POISON:
         kept.zero_()  # some of it is never written
     table = {PARAMETERS: _dense(parameters), INPUTS: _dense(inputs), LENGTHS: lengths, SLOTS: slots}
     table.update({OUTPUTS: outputs, KEPT: kept})
-    _with_state(table, STATE, ScanState(*map(_dense, state)))
+    _with_state(table, STATE, state)
     _execute(plan, sizes, _with_state(table, FINAL, final), spec.interface_clip, dtype)
     return outputs, final, kept, plan
 
@@ -140,10 +157,11 @@ def forward(
     state: ScanState,
     keep: bool,
     clear: bool = False,
+    checked: bool = False,
 ) -> tuple[Tensor, ScanState, Tensor]:
     """Outputs, final state, and one opaque tensor for `backward` (empty unless `keep`)."""
     mode = "keep" if keep else "forward"
-    return _forward(spec, parameters, inputs, lengths, slots, state, mode, clear)[:3]
+    return _forward(spec, parameters, inputs, lengths, slots, state, mode, clear, checked)[:3]
 
 
 def backward(
@@ -160,21 +178,21 @@ def backward(
     state_gradient: bool = True,
 ) -> tuple[Tensor, Tensor | None, ScanState | None]:
     """Gradients of parameters, inputs and initial state. May be called again with the same `kept`."""
-    seeds, steps, batch = inputs.shape[:3]
+    seeds, steps, batch = _shape(inputs)
     dtype = parameters.dtype
     plan, sizes = make_plan(spec, seeds, steps, batch, state.memory.shape[-2], "backward")
     d_parameters = buffers.empty((seeds, plan.groups, plan.P), dtype)
-    d_inputs = buffers.empty(tuple(inputs.shape), dtype)  # the kernel writes them always
+    d_inputs = buffers.empty(inputs.shape, dtype)  # the kernel writes them always
     table = {PARAMETERS: _dense(parameters), LENGTHS: _whole(lengths), SLOTS: _whole(slots), KEPT: _dense(kept)}
     table.update({D_OUTPUTS: _dense(d_outputs), D_PARAMETERS: d_parameters, D_INPUTS: d_inputs})
     if d_final is None:  # the kernel only reads them, so one piece of zeros will do for all
-        zeros = _zeros(max(part.numel() for part in state), dtype)
+        zeros = _zeros(max(map(Tensor.numel, state)), dtype)
         _with_state(table, D_FINAL, ScanState(*(zeros for _ in state)))
     else:
         _with_state(table, D_FINAL, ScanState(*map(_dense, d_final)))
     d_state = None
     if state_gradient:
-        d_state = ScanState(*(buffers.empty(tuple(part.shape), dtype) for part in state))
+        d_state = ScanState(*(buffers.empty(part.shape, dtype) for part in state))
         _with_state(table, D_STATE, d_state)
     _execute(plan, sizes, table, spec.interface_clip, dtype)
     return _add_groups(d_parameters), d_inputs if inputs_gradient else None, d_state
@@ -190,9 +208,11 @@ def _add_groups(d_parameters: Tensor) -> Tensor:
 
     In numpy: torch would spread the sum over its own threads, which then spin and keep a core from the kernel's.
     """
-    groups = d_parameters.shape[1]
+    seeds, groups, size = d_parameters.shape
+    if groups == 1:
+        return d_parameters.view(seeds, size)
     if groups == 0:
-        return d_parameters.new_zeros(d_parameters.shape[0], d_parameters.shape[2])
+        return d_parameters.new_zeros(seeds, size)
     total = d_parameters[:, 0]
     for g in range(1, groups):
         np.add(total.numpy(), d_parameters[:, g].numpy(), out=total.numpy())

@@ -32,7 +32,7 @@ ready: dict[torch.dtype, tuple[jit.Entry, jit.Entry]] = {}
 
 
 def make_ready(dtype: torch.dtype) -> tuple[jit.Entry, jit.Entry]:
-    """Forward and backward pass for a type of numbers. Whoever trains will need the update too."""
+    """Forward and backward pass for a type of numbers. Training needs the update too."""
     forward, backward = jit.load([FORWARD, BACKWARD], jit.DTYPES[dtype], beside=[UPDATE])
     ready[dtype] = forward, backward
     return forward, backward

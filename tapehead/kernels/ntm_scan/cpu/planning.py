@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tapehead.kernels.ntm_scan.contract import ScanSpec
 from tapehead.kernels.ntm_scan.cpu.compiled.interface import SHIFTS
 from tapehead.kernels.ntm_scan.cpu.compiled.memory import SLOT_BLOCK
 from tapehead.kernels.ntm_scan.cpu.compiled.plan import BINARY, CATEGORICAL, GAP, PENDING, Plan
 from tapehead.kernels.ntm_scan.cpu.compiled.rows import GROUP_ROWS
 from tapehead.kernels.ntm_scan.cpu.compiled.vectors import LANES
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ Item = tuple[int, int]
 
 
 class Job:
-    """Work items that any number of threads take in turn. Items are independent, so who takes which changes nothing.
+    """Work items that any number of threads take in turn. Items are independent, so their order changes nothing.
 
     No locks: taking from a deque and appending to a list are atomic, and a lock that two threads want at the same time
     puts one to sleep, which on a busy machine costs more than an item.
@@ -35,7 +35,7 @@ class Job:
 
     def help(self) -> None:
         """Takes items in a thread that did not bring the job. After an error no thread takes another one."""
-        self._helpers_in.append(None)  # before it takes an item: `wait` must know of everybody who may have one
+        self._helpers_in.append(None)  # before it takes an item: `wait` must know of every thread that may have one
         try:
             self.take_items()
         except BaseException as error:
