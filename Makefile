@@ -17,7 +17,7 @@ types: .venv/ready
 	$(BIN)/mypy
 
 unit: .venv/ready chromium
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 CHROMIUM = chromium chromium-browser google-chrome google-chrome-stable
 

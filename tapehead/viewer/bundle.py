@@ -25,7 +25,7 @@ _REEXPORT = re.compile(r"^export\s*\{(?P<names>[^}]*)\}" + _FROM, re.M)
 _EXPORT_LIST = re.compile(r"^export\s*\{(?P<names>[^}]*)\};", re.M)
 _DECLARED = re.compile(r"^export\s+((?:async\s+function\*?|function\*?|class|const)\s+(\w+))", re.M)
 _LEFT = re.compile(r"^(?:import|export)\b.*|\bimport\s*\(.*|^await\b.*", re.M)
-_BLOCK_COMMENT = re.compile(r"^[ \t]*/\*\*?.*?\*/[ \t]*\n", re.M | re.S)
+_BLOCK_COMMENT = re.compile(r"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*\n", re.M | re.S)  # not past its own end
 _LINE_COMMENT = re.compile(r"^[ \t]*//.*\n", re.M)
 _INLINE_TYPE = re.compile(r"/\*\* @[^\n]*?\*/ ?")
 

@@ -51,6 +51,13 @@ def test_a_bundle_does_what_the_modules_do(page):
     assert text.count("function twice") == 1
 
 
+def test_code_behind_a_type_at_the_beginning_of_a_line_stays():
+    source = "const box =\n  /** @type {unknown} */ ({ value: 1 });\nuse(box);\n/** the end */\nuse(box);\n"
+    text = bundle({"main.js": source}, "main.js")
+    assert "({ value: 1 });\nuse(box);\nuse(box);" in text
+    assert "the end" not in text
+
+
 @pytest.mark.parametrize(
     ("source", "says"),
     [
