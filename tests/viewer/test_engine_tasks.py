@@ -46,7 +46,8 @@ return given.map(([name, options, sizes, [seed, stream, step, row]]) => {
 
 
 def test_all_tasks_are_there(engine):
-    assert set(engine("return api.TASK_NAMES")) == set(TASKS) == {name for name, _, _ in CASES}
+    tasks = set(TASKS) - {"text"}  # which no NTM of the zoo has learned, and whose sequences are this Python's files
+    assert set(engine("return api.TASK_NAMES")) == tasks == {name for name, _, _ in CASES}
 
 
 def test_sequences_equal_pythons(engine):
