@@ -31,7 +31,7 @@ def summary(states: Snapshot) -> str:
     """ "12 of 40 jobs finished, 2 failed, 4 running, 9 of 12 seeds solved"."""
     solved, seeds = states.solved
     parts = [f"{len(states.in_state('finished')):,} of {len(states):,} jobs finished"]
-    others: tuple[State, ...] = ("failed", "running", "stopped")
+    others: tuple[State, ...] = ("failed", "running", "stopped", "waiting")
     for state in others:
         count = len(states.in_state(state))
         parts += [f"{count:,} {state}"] if count else []
@@ -123,6 +123,7 @@ class SweepProgress(SweepObserver):
 
     def _picture(self, states: Snapshot, says: str) -> Group:
         table = new_table("", ("running",), ("episodes", "bits", "solved"))
+        table.columns[0].no_wrap = False  # on a narrow terminal names take more lines, and numbers stay whole
         running = states.in_state("running")
         fitting = max(3, self._console.height - 8)
         for one in running[:fitting]:

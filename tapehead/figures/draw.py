@@ -43,4 +43,8 @@ def draw(view: RunView, names: Sequence[str] | None = None) -> dict[str, Figure]
     if len(set(files_of)) < len(files_of):
         raise ValueError(f"the figures {', '.join(functions)} would be written to one file: draw them one by one.")
     drawn = {name.rpartition(":")[2]: function(view) for name, function in functions.items()}
+    empty = [name for name, figure in drawn.items() if figure is None]
+    if names and empty:
+        model = type(view.model).__name__
+        raise ValueError(f"the figure {empty[0]} shows nothing of this run, whose model is {model}: leave it out.")
     return {name: figure for name, figure in drawn.items() if figure is not None}

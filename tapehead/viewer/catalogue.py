@@ -29,7 +29,8 @@ MOST_SEEDS = 50
 MOST_FOLDERS = 20_000
 """That are looked at for runs."""
 
-DEPTH = 5
+DEPTH = 7
+"""Levels of folders that are looked at, the first included: runs/SWEEP/jobs/JOB/run is the fifth below it."""
 SKIPPED = frozenset({"node_modules", "site-packages", "checkpoints", "tensorboard", "figures", "__pycache__"})
 
 
@@ -182,10 +183,13 @@ def run_machines(path: Path, title: str | None = None) -> list[Machine]:
     if not checkpoint.folders(path / "checkpoints"):
         raise ValueError(f"{path} has no checkpoint yet: train it first.")
     if experiment["model"]["name"] not in PAGE_MODELS or _controller(experiment) not in CONTROLLERS:
-        what = f"model {experiment['model']['name']}, controller {_controller(experiment)}"
+        name = experiment["model"]["name"]
+        what = f"model {name}" if name not in PAGE_MODELS else f"model {name}, controller {_controller(experiment)}"
         raise ValueError(f"{path} is of {what}, but the viewer runs ntm with its own controllers, and lstm.")
     seeds = experiment["seeds"][:MOST_SEEDS]
-    return [RunMachine(path, title or path.resolve().name, experiment, seed) for seed in seeds]
+    place = path.resolve()
+    own = place.parent.name if place.name == "run" else place.name  # the job of a sweep
+    return [RunMachine(path, title or own, experiment, seed) for seed in seeds]
 
 
 def runs_below(root: Path) -> list[Machine]:

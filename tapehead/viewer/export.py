@@ -34,6 +34,8 @@ class Exported:
 
 def export(machines: Sequence[Machine], out: Path) -> Exported:
     """Write the page with these machines, of which it shows the first one first."""
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder: give the file to write, such as {out / 'page.html'}.")
     files.expect_file(out)
     page, weights = _page(), {machine.id: machine.weights() for machine in machines}
     for encoding in ENCODINGS:

@@ -137,8 +137,8 @@ def test_plain_lines_where_there_is_no_terminal(moments, capsys, monkeypatch):
         progress.died("signal 9")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"{folder.path}: 2 jobs, 3 workers."
-    assert lines[1] == "0 of 2 jobs finished"
-    assert lines[2].startswith("0 of 2 jobs finished, 1 running, about ")
+    assert lines[1] == "0 of 2 jobs finished, 2 waiting"
+    assert lines[2].startswith("0 of 2 jobs finished, 1 running, 1 waiting, about ")
     assert lines[3].startswith("copy ntm memory_width 4, seed 0: 0 of 1 solved; bits: Length 2: ")
     assert lines[4] == "copy ntm memory_width 5, seed 0: failed: a reason."
     assert lines[5] == summary(after) == "1 of 2 jobs finished, 1 failed, 0 of 1 seeds solved"

@@ -299,3 +299,11 @@ def test_strips_stay_on_the_page() -> None:
         places, lines = arrange(widths, 1.0)
         assert max(place.x + width for place, width in zip(places, widths, strict=True)) <= 8.8 + 1e-6
         assert sum(place.first for place in places) == lines
+
+
+def test_a_figure_that_is_asked_for_and_shows_nothing_is_said() -> None:
+    task = make_task("copy", length=(1, 2), width=2)
+    view = RunView(task, small_lstm(task), 0, [])
+    assert "memory" not in draw(view)
+    with pytest.raises(ValueError, match="the figure memory shows nothing of this run, whose model is PaperLSTM"):
+        draw(view, ["memory"])

@@ -40,6 +40,13 @@ def test_machines_of_a_run(runs):
     assert json.loads(json.dumps(first.entry())) == first.entry()
 
 
+def test_a_job_of_a_sweep_is_listed_by_its_name(runs, tmp_path):
+    job = tmp_path / "runs" / "sizes" / "jobs" / "slots-8" / "run"
+    shutil.copytree(runs / "one", job)
+    assert [machine.title for machine in catalogue.runs_below(tmp_path)] == ["runs/sizes/jobs/slots-8/run"]
+    assert [machine.title for machine in catalogue.run_machines(job)] == ["slots-8"]
+
+
 def test_snapshots_of_a_run_are_its_beginning_and_its_checkpoints(runs):
     (machine,) = catalogue.run_machines(runs / "one")
     (_, none), *rest = machine.snapshots()

@@ -232,10 +232,9 @@ def test_training_goes_from_random_to_solved(room):
 
 def test_training_plays(room):
     room.open("panel=training").click("training-play")
-    assert room.text("training-play") == "Pause"
+    room.until(lambda: room.text("training-play") == "Pause")
     room.until(lambda: int(room.value("snapshot")) >= 1)
-    room.click("training-play")
-    assert room.text("training-play") == "Play training"
+    room.click("training-play").until(lambda: room.text("training-play") == "Play training")
 
 
 def test_a_machine_without_snapshots_says_so(room):

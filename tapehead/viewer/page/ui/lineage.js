@@ -69,7 +69,7 @@ export function drawArcs(surface, view, state, width) {
  */
 function restBar(surface, box, rest, edited) {
   const { muted, ink } = palette();
-  const text = `initial memory ${short(rest)}${edited > 0.005 ? `, set by hand ${short(edited)}` : ""}`;
+  const text = `weight of the initial memory ${short(rest)}${edited > 0.005 ? `, set by hand ${short(edited)}` : ""}`;
   surface.text(text, box.x + box.w - 6, box.y + 14, {
     anchor: "end",
     fill: rest + edited > 0.1 ? ink : muted,
