@@ -53,16 +53,20 @@ class Results:
             folder, tuple(record | {"file": file} for file, record in found.items() if record.get("kind") == KIND)
         )
 
-    def record(self, row: str, recipe: str = "tuned", *, with_curves: bool = False) -> Record | None:
-        """The record of a row trained with a recipe. Of several, those of more seeds are preferred, then those with
+    def fitting(self, row: str, recipe: str = "tuned", *, with_curves: bool = False) -> list[Record]:
+        """The records of a row trained with a recipe, the preferred one first: those of more seeds, then those with
         learning curves, then those in the folder itself; for a figure of curves, those with curves first."""
-        fitting = [record for record in self.records if (record["row"], record["recipe"]) == (row, recipe)]
+        found = [record for record in self.records if (record["row"], record["recipe"]) == (row, recipe)]
 
         def preference(record: Record) -> tuple[bool, int, bool, int]:
             curves = has_curves(record)
             return with_curves and curves, len(record["machines"]), curves, -record["file"].count("/")
 
-        return max(fitting, key=preference, default=None)
+        return sorted(found, key=preference, reverse=True)
+
+    def record(self, row: str, recipe: str = "tuned", *, with_curves: bool = False) -> Record | None:
+        """The preferred one; None if there is none."""
+        return next(iter(self.fitting(row, recipe, with_curves=with_curves)), None)
 
     def machine(self, row: str) -> Machine | None:
         """The machine of a row, from `machines/` or from the zoo; None if there is none."""
