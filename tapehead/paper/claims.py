@@ -63,7 +63,8 @@ MUCH = 5.0
 
 UNEQUAL = (
     "Where the recipes have unequal numbers of training sequences, it is decided only if the costs at the end and the "
-    "training costs after equal numbers agree; a schedule that is cut short at the equal number favours the other row."
+    "training costs after equal numbers agree; a schedule that is cut short at the equal number favours the other row. "
+    "Training costs are those of a recipe's curriculum while it lasts."
 )
 MERELY_LOWER = f'The paper says "much better"; tested is whether it is lower at all. {UNEQUAL}'
 

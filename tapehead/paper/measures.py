@@ -41,6 +41,12 @@ class Finding:
     files: tuple[str, ...] = ()
     """The records that were used, relative to the folder of results."""
 
+    @property
+    def words(self) -> str:
+        """What was found and, as a sentence, why it could not be tested."""
+        reason = f"{self.why[0].upper()}{self.why[1:]}." if self.why else ""
+        return f"{self.ours}\n{reason}".strip()
+
 
 class Measure(Protocol):
     @property

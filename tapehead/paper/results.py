@@ -15,7 +15,7 @@ from tapehead import files
 from tapehead.experiment.config import Experiment
 from tapehead.experiment.folder import read_config
 from tapehead.models import SequenceModel
-from tapehead.paper.recipes import row_experiment
+from tapehead.paper.recipes import row_experiment, rows
 from tapehead.tasks import Task
 from tapehead.zoo import store
 
@@ -93,10 +93,10 @@ class Results:
 
 
 def command_of(record: Record) -> str:
-    """The line that makes a record again."""
-    if record["recipe"] == "custom":
-        return f"tapehead confirm {record['row']}.toml"
+    """The line that makes a record again; FILE.toml has its experiment, where that is not of a row."""
     row, recipe, seeds = record["row"], record["recipe"], record["seeds"]
+    if recipe == "custom" or row not in rows():
+        return f"tapehead confirm FILE.toml --seed {seeds[0]} --seeds {len(seeds)}"
     whole = Experiment.from_plain(record["experiment"])
     usual = row_experiment(row, recipe).training.episodes
     words = ["tapehead confirm", row]

@@ -2,8 +2,9 @@
 
 import math
 
-from tapehead.evaluation.summaries import median_interval, wilson
+from tapehead.evaluation.summaries import median_interval
 from tapehead.paper.evidence import Unusable, costs_at, episodes_to_solve
+from tapehead.paper.figures.figure import fraction
 from tapehead.paper.measures import number, spread
 from tapehead.paper.results import Record
 from tapehead.report.blocks import Cell, Kind
@@ -18,8 +19,7 @@ def solved_cell(record: Record) -> Cell:
 
 
 def fraction_cell(count: int, of: int) -> Cell:
-    low, high = (100 * end for end in wilson(count, of))
-    return Cell(f"{count} of {of} ({low:.0f}-{high:.0f} %)", count / of)
+    return Cell(fraction(count, of), count / of)
 
 
 def episodes_cell(record: Record) -> Cell:

@@ -2,6 +2,7 @@
 
 from tapehead.paper import claims, properties, readings
 from tapehead.paper.claims import Tested
+from tapehead.paper.evidence import selection
 from tapehead.paper.measures import spread
 from tapehead.paper.readings import Compared
 from tapehead.paper.recipes import RECIPES
@@ -50,13 +51,12 @@ def _failed_row(one: Tested) -> tuple[Cell, ...]:
 
 def _key_row(name: str, parts: list[Tested]) -> tuple[Cell, ...]:
     verdict = parts[0].finding.verdict
-    lines = [words for one in parts for words in (one.finding.ours, one.finding.why) if words]
     return (
         Cell(name),
         Cell(claims.KEY_CLAIMS[name]),
         Cell(verdict, kind=VERDICTS[verdict]),
         claim_cell(*(one.claim for one in parts)),
-        Cell("\n".join(lines)),
+        Cell("\n".join(one.finding.words for one in parts)),
     )
 
 
@@ -77,11 +77,12 @@ PAPER_COLUMNS = (
 
 
 def paper_tables(results: Results, compared: list[Compared]) -> Section:
-    lines = []
+    lines, selected = [], []
     for row in ROWS:
         records = [results.record(row.name, recipe) for recipe in RECIPES]
         known = [record for record in records if record is not None]
         lines += [_paper_row(row, record) for record in known or records[:1]]
+        selected += [selection(record) for record in known]
     notes = " ".join(f"{name}: {why}." for name, why in MISPRINTS.items())
     return Section(
         "tables",
@@ -89,7 +90,8 @@ def paper_tables(results: Results, compared: list[Compared]) -> Section:
         (
             Text(
                 "The machines of the paper with its numbers of parameters beside ours, and what came of each on "
-                f"held-out seeds. {notes} No architecture that we tried gives the counts of Tables 1 and 2."
+                f"held-out seeds. {notes} No architecture that we tried gives the counts of Tables 1 and 2. "
+                f"{' '.join(filter(None, selected))}"
             ),
             Table("Tables 1 to 3", PAPER_COLUMNS, tuple(lines)),
             Text(

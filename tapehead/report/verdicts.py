@@ -51,14 +51,13 @@ def section(results: Results, tested: list[Tested]) -> Section:
 
 def _claim_row(one: Tested) -> tuple[Cell, ...]:
     claim, finding = one.claim, one.finding
-    why = f"\n{finding.why[0].upper()}{finding.why[1:]}." if finding.why else ""
     return (
         Cell(claim.id),
         Cell(claim.section),
         Cell(claim.says),
         Cell(claim.paper),
         Cell(one.recipe if claim.rows else "-"),
-        Cell((finding.ours + why).strip()),
+        Cell(finding.words),
         Cell(finding.verdict + (" (exploratory)" if claim.exploratory else ""), kind=VERDICTS[finding.verdict]),
         record_cell(*finding.files),
     )

@@ -136,10 +136,11 @@ def test_memories_of_several_sizes_have_a_section(text, strange):
     assert '<section id="memory">' not in text
 
 
-def test_a_record_that_is_not_whole_is_refused_by_name(tmp_path, quick_figures):
+@pytest.mark.parametrize("key", ["solved_at", "attempts", "episodes"])
+def test_a_record_that_is_not_whole_is_refused_by_name(tmp_path, quick_figures, key):
     record = copies()[0]
-    del record["machines"][3]["solved_at"]
-    with pytest.raises(ValueError, match=r"copy-ntm-lstm-tuned.json is damaged .*solved_at.*: confirm that row again"):
+    del record["machines"][3][key]
+    with pytest.raises(ValueError, match=rf"copy-ntm-lstm-tuned.json is damaged .*{key}.*: confirm that row again"):
         page.render(results_of(tmp_path, record))
 
 
