@@ -1,5 +1,5 @@
-"""Summaries of samples: quartiles, bootstrap intervals of medians and of their differences, and a confidence interval
-of a fraction.
+"""Summaries of samples: quartiles, bootstrap intervals of medians and of their differences, and confidence
+intervals of a fraction.
 
 Values may be infinite: the cost of a machine that failed is, and it takes part in every summary.
 """
@@ -70,6 +70,31 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     half = Z95 / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def clopper_pearson(successes: int, trials: int, *, level: float = LEVEL) -> tuple[float, float]:
+    """The exact interval for a probability, from `successes` of `trials`: it covers it in at least `level` of cases,
+    however few trials there are."""
+    low = 0.0 if successes == 0 else 1 - _exceeded(trials - successes, trials, (1 - level) / 2)
+    return low, 1.0 if successes == trials else _exceeded(successes, trials, (1 - level) / 2)
+
+
+def _exceeded(successes: int, trials: int, tail: float) -> float:
+    """The probability of a success at which at most `successes` of `trials` happen with probability `tail`."""
+    low, high = 0.0, 1.0
+    for _ in range(60):  # halvings: more than the digits of a double
+        p = (low + high) / 2
+        at_most = math.fsum(
+            math.exp(_log_choices(trials, k) + k * math.log(p) + (trials - k) * math.log1p(-p))
+            for k in range(successes + 1)
+        )
+        low, high = (p, high) if at_most > tail else (low, p)
+    return low
+
+
+def _log_choices(trials: int, successes: int) -> float:
+    """The logarithm of the binomial coefficient, which itself may be too large for a double."""
+    return math.lgamma(trials + 1) - math.lgamma(successes + 1) - math.lgamma(trials - successes + 1)
 
 
 def median_interval(values: Sequence[float], *, level: float = LEVEL, resamples: int = RESAMPLES) -> Interval:

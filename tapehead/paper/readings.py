@@ -5,13 +5,13 @@ A reading is approximate; a line that lies on the axis is read as `AXIS` bits. C
 """
 
 import dataclasses
-import math
 
 from tapehead.evaluation.summaries import Interval, median_interval
-from tapehead.paper.measures import Unusable, costs_at, usable
-from tapehead.paper.results import Record, Results
+from tapehead.paper.evidence import Unusable, budget, costs_after, costs_at, selection, trained_on, usable
+from tapehead.paper.results import Results
 
 AXIS = 0.1
+MILLION = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,12 +20,14 @@ class Reading:
     row: str
     bits: float
     label: str | None = None
-    """A point beyond training; None: the training cost after `episodes` sequences."""
+    """A point; None: the training cost after `episodes` sequences."""
     episodes: int = 0
+    """Training sequences of the paper's machine; 0 if it does not say."""
 
     @property
     def where(self) -> str:
-        return self.label or f"in training, after {self.episodes:,}"
+        after = f", after {self.episodes:,}" if self.episodes else ""
+        return f"{self.label or 'in training'}{after}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,16 +37,20 @@ class Compared:
     """The median of all machines with its bootstrap interval; None if there is no record to tell it."""
     file: str | None = None
     seeds: int = 0
-    episodes: int = 0
-    """Training sequences of ours, where they are fewer than the reading's; otherwise 0."""
+    trained: str = ""
+    """Training sequences of ours, at a point or where they are fewer than the reading's; otherwise empty."""
+    selection: str = ""
+    """How attempts and weights of ours were selected, if by more than the training cost of one attempt."""
 
     @property
     def words(self) -> str:
-        """Ours against the paper's, by the interval."""
+        """Ours against the paper's, by the interval. Nothing that a plot shows is better than a line on the axis."""
         if self.ours is None:
             return "not tested"
         if self.ours.low > self.reading.bits:
             return "worse"
+        if self.reading.bits == AXIS:
+            return "about equal"
         return "better" if self.ours.high < self.reading.bits else "about equal"
 
 
@@ -70,12 +76,12 @@ READINGS: tuple[Reading, ...] = (
     *_items("ntm-feedforward", AXIS, AXIS, 1.5, 8.0),
     *_items("ntm-lstm", AXIS, 1.8, 4.8, 7.0),
     *_items("lstm", 2.0, 36.5, 40.0, 38.5),
-    Reading(13, "ngrams-ntm-feedforward", 1.0, "Length 200"),
-    Reading(13, "ngrams-ntm-lstm", 0.5, "Length 200"),
-    Reading(13, "ngrams-lstm", 3.5, "Length 200"),
-    Reading(18, "priority-sort-ntm-feedforward", 15.0, "Items 20, Outputs 16"),
-    Reading(18, "priority-sort-ntm-lstm", 15.0, "Items 20, Outputs 16"),
-    Reading(18, "priority-sort-lstm", 54.0, "Items 20, Outputs 16"),
+    Reading(13, "ngrams-ntm-feedforward", 1.0, "Length 200", MILLION),
+    Reading(13, "ngrams-ntm-lstm", 0.5, "Length 200", MILLION),
+    Reading(13, "ngrams-lstm", 3.5, "Length 200", MILLION),
+    Reading(18, "priority-sort-ntm-feedforward", 15.0, "Items 20, Outputs 16", MILLION),
+    Reading(18, "priority-sort-ntm-lstm", 15.0, "Items 20, Outputs 16", MILLION),
+    Reading(18, "priority-sort-lstm", 54.0, "Items 20, Outputs 16", MILLION),
 )
 
 
@@ -89,30 +95,10 @@ def _compared(reading: Reading, results: Results, recipe: str) -> Compared:
         record = usable(results, reading.row, recipe)
     except Unusable:
         return Compared(reading, None)
-    seeds, trained = len(record["machines"]), int(record["experiment"]["training"]["episodes"])
-    if reading.label is not None:
-        return Compared(reading, median_interval(costs_at(record, reading.label)), record["file"], seeds)
-    costs = [cost_after(machine, reading.episodes) for machine in record["machines"]]
-    if any(cost is None for cost in costs):  # a record without learning curves, trained for longer than that
+    seeds = len(record["machines"])
+    try:
+        costs = costs_at(record, reading.label) if reading.label else costs_after(record, reading.episodes)
+    except Unusable:
         return Compared(reading, None, record["file"], seeds)
-    known = [cost for cost in costs if cost is not None]
-    shorter = trained if trained < reading.episodes else 0
-    return Compared(reading, median_interval(known), record["file"], seeds, shorter)
-
-
-def cost_after(machine: Record, episodes: int) -> float | None:
-    """The training cost of a machine after so many sequences, or at its end if that is earlier; None if unknown."""
-    if machine["episodes"] <= episodes:
-        return last_cost(machine)
-    if not machine.get("curve"):
-        return None
-    return next((float(bits) for end, bits in machine["curve"] if end >= 0.99 * episodes), math.inf)
-
-
-def last_cost(machine: Record) -> float:
-    """The training cost of a machine at its end: of the last window or, if it had none, of the last point of its
-    curve; infinite if neither was finite."""
-    last = machine["last_window_bits"]
-    if last is None and machine.get("curve"):
-        last = machine["curve"][-1][1]
-    return math.inf if last is None else float(last)
+    trained = trained_on(record) if reading.label or budget(record) < reading.episodes else ""
+    return Compared(reading, median_interval(costs), record["file"], seeds, trained, selection(record))

@@ -20,6 +20,7 @@ from tapehead.registry import CONTROLLERS, MODELS, TASKS
 from tapehead.suggest import unknown
 
 Recipe = Literal["tuned", "paper"]
+RECIPES: tuple[str, ...] = get_args(Recipe)
 Values = dict[str, Any]
 Start = Callable[[Mapping[str, Any]], Experiment]
 """Settings to start from: makes the experiment in which some of their values are changed."""
@@ -126,8 +127,8 @@ def row_experiment(name: str, recipe: str = "tuned", changes: Mapping[str, Any] 
     """The experiment of a row of the tables or of a variant, with some of its values changed."""
     if name not in rows():
         raise ValueError(unknown("row", name, rows()))
-    if recipe not in get_args(Recipe):
-        raise ValueError(unknown("recipe", recipe, get_args(Recipe)))
+    if recipe not in RECIPES:
+        raise ValueError(unknown("recipe", recipe, RECIPES))
     variant = VARIANTS.get(name) or Variant(name, TABLES[name])
     row, task = variant.row, variant.task
     values: Values = {"recipe": f"{name}/{recipe}", "task.name": row.task}

@@ -15,7 +15,7 @@ from tapehead import files
 from tapehead.experiment.config import Experiment
 from tapehead.experiment.folder import read_config
 from tapehead.models import SequenceModel
-from tapehead.paper.recipes import row_experiment
+from tapehead.paper.recipes import row_experiment, rows
 from tapehead.tasks import Task
 from tapehead.zoo import store
 
@@ -53,16 +53,20 @@ class Results:
             folder, tuple(record | {"file": file} for file, record in found.items() if record.get("kind") == KIND)
         )
 
-    def record(self, row: str, recipe: str = "tuned", *, with_curves: bool = False) -> Record | None:
-        """The record of a row trained with a recipe. Of several, those of more seeds are preferred, then those with
+    def fitting(self, row: str, recipe: str = "tuned", *, with_curves: bool = False) -> list[Record]:
+        """The records of a row trained with a recipe, the preferred one first: those of more seeds, then those with
         learning curves, then those in the folder itself; for a figure of curves, those with curves first."""
-        fitting = [record for record in self.records if (record["row"], record["recipe"]) == (row, recipe)]
+        found = [record for record in self.records if (record["row"], record["recipe"]) == (row, recipe)]
 
         def preference(record: Record) -> tuple[bool, int, bool, int]:
             curves = has_curves(record)
             return with_curves and curves, len(record["machines"]), curves, -record["file"].count("/")
 
-        return max(fitting, key=preference, default=None)
+        return sorted(found, key=preference, reverse=True)
+
+    def record(self, row: str, recipe: str = "tuned", *, with_curves: bool = False) -> Record | None:
+        """The preferred one; None if there is none."""
+        return next(iter(self.fitting(row, recipe, with_curves=with_curves)), None)
 
     def machine(self, row: str) -> Machine | None:
         """The machine of a row, from `machines/` or from the zoo; None if there is none."""
@@ -89,10 +93,10 @@ class Results:
 
 
 def command_of(record: Record) -> str:
-    """The line that makes a record again."""
-    if record["recipe"] == "custom":
-        return f"tapehead confirm {record['row']}.toml"
+    """The line that makes a record again; FILE.toml has its experiment, where that is not of a row."""
     row, recipe, seeds = record["row"], record["recipe"], record["seeds"]
+    if recipe == "custom" or row not in rows():
+        return f"tapehead confirm FILE.toml --seed {seeds[0]} --seeds {len(seeds)}"
     whole = Experiment.from_plain(record["experiment"])
     usual = row_experiment(row, recipe).training.episodes
     words = ["tapehead confirm", row]

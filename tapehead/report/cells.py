@@ -2,8 +2,10 @@
 
 import math
 
-from tapehead.evaluation.summaries import median_interval, wilson
-from tapehead.paper.measures import costs_at, episodes_to_solve, number, spread
+from tapehead.evaluation.summaries import median_interval
+from tapehead.paper.evidence import Unusable, costs_at, episodes_to_solve
+from tapehead.paper.figures.figure import fraction
+from tapehead.paper.measures import number, spread
 from tapehead.paper.results import Record
 from tapehead.report.blocks import Cell, Kind
 
@@ -17,8 +19,7 @@ def solved_cell(record: Record) -> Cell:
 
 
 def fraction_cell(count: int, of: int) -> Cell:
-    low, high = (100 * end for end in wilson(count, of))
-    return Cell(f"{count} of {of} ({low:.0f}-{high:.0f} %)", count / of)
+    return Cell(fraction(count, of), count / of)
 
 
 def episodes_cell(record: Record) -> Cell:
@@ -29,12 +30,25 @@ def episodes_cell(record: Record) -> Cell:
 
 def headline_cell(record: Record) -> Cell:
     """The median cost at the point by which machines of the task are compared."""
-    interval = median_interval(costs_at(record, record["headline"]))
+    costs = known_costs(record, record["headline"])
+    if costs is None:
+        return NONE
+    interval = median_interval(costs)
     return Cell(spread(interval), interval.estimate)
 
 
 def under_one_bit_cell(record: Record, label: str) -> Cell:
     """How many machines cost less than 1 bit there, and the median cost."""
-    costs = costs_at(record, label)
+    costs = known_costs(record, label)
+    if costs is None:
+        return NONE
     share = fraction_cell(sum(bits < 1 for bits in costs), len(costs))
     return Cell(f"{share.text} under 1 bit; median {number(median_interval(costs).estimate)}", share.value)
+
+
+def known_costs(record: Record, label: str) -> list[float] | None:
+    """Costs of all machines at a point; None if the record was not measured there."""
+    try:
+        return costs_at(record, label)
+    except Unusable:
+        return None

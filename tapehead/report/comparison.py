@@ -2,8 +2,10 @@
 
 from tapehead.paper import claims, properties, readings
 from tapehead.paper.claims import Tested
+from tapehead.paper.evidence import selection
 from tapehead.paper.measures import spread
 from tapehead.paper.readings import Compared
+from tapehead.paper.recipes import RECIPES
 from tapehead.paper.results import Record, Results
 from tapehead.paper.tables import MISPRINTS, ROWS, Row
 from tapehead.report.blocks import Cell, Kind, Section, Table, Text
@@ -13,12 +15,13 @@ from tapehead.report.verdicts import claim_cell
 
 COMPARED: dict[str, Kind] = {"better": "good", "worse": "bad", "about equal": "", "not tested": "open"}
 
-INTERVALS = """Shares of machines come with Wilson's 95 % interval, medians with a bootstrap interval of 95 %. A machine
+INTERVALS = """Shares of machines come with Wilson's 95 % interval (claims with the exact one), medians with a
+bootstrap interval of 95 %. A machine
 that failed is in every count and every median, with an infinite cost."""
 
 
 def summary(tested: list[Tested], compared: list[Compared]) -> Section:
-    tuned = [one for one in tested if one.recipe == "tuned"]
+    tuned = [one for one in tested if one.recipe == "tuned" and not one.claim.exploratory]
     counts = {verdict: sum(one.finding.verdict == verdict for one in tuned) for verdict in VERDICTS}
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     key = Table(
@@ -48,13 +51,12 @@ def _failed_row(one: Tested) -> tuple[Cell, ...]:
 
 def _key_row(name: str, parts: list[Tested]) -> tuple[Cell, ...]:
     verdict = parts[0].finding.verdict
-    lines = [words for one in parts for words in (one.finding.ours, one.finding.why) if words]
     return (
         Cell(name),
         Cell(claims.KEY_CLAIMS[name]),
         Cell(verdict, kind=VERDICTS[verdict]),
         claim_cell(*(one.claim for one in parts)),
-        Cell("\n".join(lines)),
+        Cell("\n".join(one.finding.words for one in parts)),
     )
 
 
@@ -75,11 +77,12 @@ PAPER_COLUMNS = (
 
 
 def paper_tables(results: Results, compared: list[Compared]) -> Section:
-    lines = []
+    lines, selected = [], []
     for row in ROWS:
-        records = [results.record(row.name, recipe) for recipe in claims.RECIPES]
+        records = [results.record(row.name, recipe) for recipe in RECIPES]
         known = [record for record in records if record is not None]
         lines += [_paper_row(row, record) for record in known or records[:1]]
+        selected += [selection(record) for record in known]
     notes = " ".join(f"{name}: {why}." for name, why in MISPRINTS.items())
     return Section(
         "tables",
@@ -87,12 +90,15 @@ def paper_tables(results: Results, compared: list[Compared]) -> Section:
         (
             Text(
                 "The machines of the paper with its numbers of parameters beside ours, and what came of each on "
-                f"held-out seeds. {notes} No architecture that we tried gives the counts of Tables 1 and 2."
+                f"held-out seeds. {notes} No architecture that we tried gives the counts of Tables 1 and 2. "
+                f"{' '.join(filter(None, selected))}"
             ),
             Table("Tables 1 to 3", PAPER_COLUMNS, tuple(lines)),
             Text(
                 "Numbers read off the paper's plots, and our medians for the same thing. Readings are approximate; a "
-                f"line on the axis is read as {readings.AXIS:g} bits. Costs of N-grams are over the optimum."
+                f"line on the axis is read as {readings.AXIS:g} bits, and what is below that is about equal. Where a "
+                "number of sequences is given with ours, our cost is that of the end of training, after so many. Costs "
+                "of N-grams are over the optimum."
             ),
             Table("Numbers of the paper's plots", READING_COLUMNS, tuple(_reading_row(one) for one in compared)),
         ),
@@ -131,8 +137,9 @@ READING_COLUMNS = ("figure", "row", "where", "paper, bits", "ours, bits", "ours 
 
 def _reading_row(one: Compared) -> tuple[Cell, ...]:
     reading = one.reading
-    shorter = f" after {one.episodes:,}" if one.episodes else ""
-    ours = NONE if one.ours is None else Cell(spread(one.ours) + shorter, one.ours.estimate)
+    shorter = f" after {one.trained}" if one.trained else ""
+    selected = f"\n{one.selection}" if one.selection else ""
+    ours = NONE if one.ours is None else Cell(spread(one.ours) + shorter + selected, one.ours.estimate)
     return (
         Cell(str(reading.figure), reading.figure),
         Cell(reading.row),

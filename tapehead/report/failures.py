@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
-from tapehead.paper.readings import last_cost
+from tapehead.paper.evidence import last_cost
 from tapehead.paper.results import Record
 
 KINDS = {

@@ -7,12 +7,12 @@ import math
 
 from tapehead.evaluation.summaries import median_interval
 from tapehead.models.config import NTMConfig
+from tapehead.paper.evidence import episodes_to_solve
 from tapehead.paper.figures.memory_grid import GridRow, draw_grid
-from tapehead.paper.measures import costs_at, episodes_to_solve
 from tapehead.paper.results import Record, Results
 from tapehead.report import pictures
 from tapehead.report.blocks import Cell, Section, Table, Text
-from tapehead.report.cells import episodes_cell, headline_cell, solved_cell
+from tapehead.report.cells import episodes_cell, headline_cell, known_costs, solved_cell
 from tapehead.report.provenance import record_cell, seeds_of
 
 WORDS = """The paper has one size of memory, 128 slots of 20 numbers, and leaves open how it affects learning speed and
@@ -53,7 +53,8 @@ def _cell(record: Record) -> GridRow:
     slots, width = _size(record)
     solved = sum(machine["solved_at"] is not None for machine in record["machines"])
     episodes = median_interval(episodes_to_solve(record)).estimate
-    cost = median_interval(costs_at(record, record["headline"])).estimate
+    costs = known_costs(record, record["headline"])
+    cost = median_interval(costs).estimate if costs else math.inf
     return GridRow(
         slots,
         width,

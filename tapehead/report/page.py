@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from tapehead import files
 from tapehead.lab.summary import summarise
 from tapehead.paper import claims, readings
+from tapehead.paper.evidence import selection, trained_on
 from tapehead.paper.results import Results, parse
 from tapehead.report import comparison, memory_sizes, pictures, provenance, runs, verdicts
 from tapehead.report.blocks import Picture, Section, Table, Text
@@ -92,6 +93,8 @@ def _check(results: Results) -> None:
     for record in results.records:
         try:
             summarise(record)
+            selection(record)
+            trained_on(record)
             provenance.section(Results(results.folder, (record,)))
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             what = f"{results.folder / record['file']} is damaged ({type(error).__name__}: {error})"

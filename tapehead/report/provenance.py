@@ -2,32 +2,18 @@
 
 from tapehead.experiment.config import Experiment
 from tapehead.paper.measures import number
-from tapehead.paper.recipes import row_experiment, rows
-from tapehead.paper.results import Record, Results
+from tapehead.paper.results import Record, Results, command_of
 from tapehead.report.blocks import Cell, Section, Table, Text, anchor_of
 
 WORDS = """Every record is the JSON file of one confirmation: machines trained on held-out seeds and scored on held-out
 sequences. The same command makes it again; with the same commit, device and backend the weights are the same to the
-bit, which their SHA-256 in the record shows. Seconds are of the whole run."""
+bit, which their SHA-256 in the record shows. FILE.toml stands for a file with the record's experiment. Seconds are of
+the whole run."""
 
 
 def record_cell(*files: str) -> Cell:
     """Links to where records are described; a dash if there are none."""
     return Cell(" ".join(files) or "-", links=tuple((file, f"#{anchor_of('record', file)}") for file in files))
-
-
-def confirm_command(record: Record) -> str:
-    """The line that makes a record, but for the folders."""
-    row, recipe, seeds = record["row"], record["recipe"], record["seeds"]
-    if recipe == "custom" or row not in rows():
-        return f"tapehead confirm FILE.toml --seed {seeds[0]} --seeds {len(seeds)}, FILE with the record's experiment"
-    words = ["tapehead confirm", row, f"--seed {seeds[0]}", f"--seeds {len(seeds)}"]
-    words += [f"--recipe {recipe}"] if recipe != "tuned" else []
-    episodes = record["experiment"]["training"]["episodes"]
-    words += [f"--episodes {episodes}"] if episodes != row_experiment(row, recipe).training.episodes else []
-    device = record["experiment"]["place"]["device"]
-    words += [f"--device {device}"] if device != "cpu" else []
-    return " ".join(words)
 
 
 def seeds_of(record: Record) -> str:
@@ -63,7 +49,7 @@ def _row(record: Record) -> tuple[Cell, ...]:
         Cell(commit[:10] + ("+changes" if changes else "")),
         Cell(where["date"]),
         Cell(_hash(record)),
-        Cell(confirm_command(record), code=True),
+        Cell(command_of(record), code=True),
     )
 
 

@@ -4,16 +4,21 @@ from collections.abc import Iterator
 
 from tapehead.paper import properties
 from tapehead.paper.claims import CLAIMS, Claim, Tested
-from tapehead.paper.measures import LEAST_SEEDS
+from tapehead.paper.evidence import FIRST_HELD_OUT, LEAST_SEEDS
 from tapehead.paper.results import Results
 from tapehead.paper.tables import ABLATIONS
 from tapehead.report.blocks import Cell, Section, Table, Text, anchor_of
 from tapehead.report.cells import VERDICTS, episodes_cell, solved_cell, under_one_bit_cell
 from tapehead.report.provenance import record_cell
 
-RULES = f"""Sentences of the paper in our own words. A claim is held, or not held, if the whole interval is on one side
-of its limit; otherwise, or without records, it could not be tested. At least {LEAST_SEEDS} seeds and half of the
-recipe's training are needed."""
+RULES = f"""Sentences of the paper in our own words. A claim is held, or not held, if the whole interval of 95 % is on
+one side of its limit; otherwise, or without records, it could not be tested. Intervals of shares are exact here
+(Clopper and Pearson), those of medians are bootstrap ones. At least {LEAST_SEEDS} held-out seeds (from
+{FIRST_HELD_OUT:,} on) and half of the recipe's training are needed. Where a recipe selects attempts by their cost at
+sizes beyond training, only first attempts count, and the cost of the others is unknown."""
+MULTIPLE = """Each of the {count} claims that need records is tested at 95 % on its own, without correction for their
+number, so about one verdict in twenty may be wrong by chance. Exploratory claims, whose test was chosen after its
+result was known, are in no count."""
 ABLATED = """Ablations of the copy machine: parts are switched off, everything else is the tuned recipe of the full
 machine. Machines that find slots by content alone begin with distinct slots, as the control copy-distinct-slots does:
 with equal slots all heads are everywhere or stay at slot 0, and the ablation would say nothing. In training, tapes have
@@ -39,21 +44,21 @@ def section(results: Results, tested: list[Tested]) -> Section:
     rows = [row for name in ("copy-ntm-lstm", *ABLATIONS) if (row := _ablation_row(results, name))]
     growth = Table("Parameters and memory", ("memory", "size", "parameters"), tuple(_growth_rows()))
     ablations = Table("Ablations", ABLATION_COLUMNS, tuple(rows))
-    words = Text(RULES), Text(ABLATED), Text(SEPARATION)
+    several = MULTIPLE.format(count=sum(bool(claim.rows) and not claim.exploratory for claim in CLAIMS))
+    words = Text(f"{RULES} {several}"), Text(ABLATED), Text(SEPARATION)
     return Section("claims", "Claims", (words[0], table, tests, words[1], ablations, words[2], growth))
 
 
 def _claim_row(one: Tested) -> tuple[Cell, ...]:
     claim, finding = one.claim, one.finding
-    why = f"\n{finding.why[0].upper()}{finding.why[1:]}." if finding.why else ""
     return (
         Cell(claim.id),
         Cell(claim.section),
         Cell(claim.says),
         Cell(claim.paper),
         Cell(one.recipe if claim.rows else "-"),
-        Cell((finding.ours + why).strip()),
-        Cell(finding.verdict, kind=VERDICTS[finding.verdict]),
+        Cell(finding.words),
+        Cell(finding.verdict + (" (exploratory)" if claim.exploratory else ""), kind=VERDICTS[finding.verdict]),
         record_cell(*finding.files),
     )
 

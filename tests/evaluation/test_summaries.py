@@ -2,12 +2,14 @@
 
 import math
 import statistics
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from tapehead.evaluation.summaries import (
     Interval,
+    clopper_pearson,
     median_difference,
     median_interval,
     quartiles,
@@ -108,3 +110,26 @@ def test_the_difference_of_two_failures_is_unknown():
     assert math.isnan(found.estimate)
     assert found[1:] == (-INFINITE, INFINITE)
     assert median_difference([1.0] * 5, [INFINITE] * 5) == (-INFINITE, -INFINITE, -INFINITE)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(1, 5), (13, 20), (19, 20), (80, 100)])
+def test_the_ends_of_the_exact_interval_leave_a_fortieth_on_each_side(successes, trials):
+    low, high = (Fraction(end) for end in clopper_pearson(successes, trials))
+
+    def chance(p, counts):
+        return float(sum(math.comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in counts))
+
+    assert chance(low, range(successes, trials + 1)) == pytest.approx(0.025, rel=1e-9)
+    assert chance(high, range(successes + 1)) == pytest.approx(0.025, rel=1e-9)
+
+
+def test_the_exact_interval_of_none_and_of_all():
+    assert clopper_pearson(0, 5) == pytest.approx((0.0, 1 - 0.025 ** (1 / 5)), rel=1e-12)
+    assert clopper_pearson(5, 5) == pytest.approx((0.025 ** (1 / 5), 1.0), rel=1e-12)
+
+
+def test_the_exact_interval_of_many_trials():
+    """The number of choices of 2,000 of 4,000 is too large for a double."""
+    low, high = clopper_pearson(2000, 4000)
+    assert low == pytest.approx(1 - high, rel=1e-9)
+    assert high - 0.5 == pytest.approx(1.96 * 0.5 / math.sqrt(4000), rel=0.01)  # seen: 0.8 % more

@@ -78,7 +78,13 @@ def test_records_of_the_papers_own_recipe_are_tested_apart(tmp_path):
     assert found == {"tuned": "not held", "paper": "held"}
 
 
-def test_the_records_that_come_with_the_package_decide_the_five_key_claims():
-    """Which way is theirs to say."""
+def test_a_claim_that_was_chosen_after_its_result_is_exploratory():
+    assert [claim.id for claim in CLAIMS if claim.exploratory] == ["copy: sharpening, precision"]
+    assert all(not claim.exploratory for claim in CLAIMS if claim.key)
+
+
+def test_the_records_that_come_with_the_package_decide_three_of_the_five_key_claims():
+    """Which way is theirs to say. Machines of C3 were selected by what it is about; LSTM and NTMs of C4 had unequal
+    training, and the order depends on where they are compared."""
     tested = check_claims(Results.load(RESULTS))
-    assert [key for key in KEY_CLAIMS if verdict_of(tested, key) == "could not be tested"] == []
+    assert [key for key in KEY_CLAIMS if verdict_of(tested, key) == "could not be tested"] == ["C3", "C4"]

@@ -6,7 +6,7 @@ import torch
 from made_up_results import small_machine
 
 from tapehead.figures.predictions import Prediction
-from tapehead.paper.figures import figure06, figure09, figure12, figure14, figure15, sorting
+from tapehead.paper.figures import figure06, figure09, figure12, figure14, figure15, figure17, sorting
 from tapehead.paper.figures.memory import Locations, away, locations
 from tapehead.streams import stream
 from tapehead.tasks import make_task
@@ -110,6 +110,15 @@ def test_figure_14_marks_the_largest_disagreements():
 
 
 # --- sorting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("priority", "position", "says"),
+    [(0.9, 0.0, "sorts as it writes"), (0.1, 0.9, "in the order in which they come"), (0.1, 0.2, "Neither")],
+)
+def test_how_a_machine_sorts_is_said_only_where_something_explains_it(priority, position, says):
+    fits = (sorting.Fit(1.0, 0.0, r2) for r2 in (priority, position))
+    assert says in figure17.method(*fits)
 
 
 def test_a_line_is_fitted_and_judged():

@@ -68,7 +68,8 @@ def test_the_command_makes_the_record_again():
     assert command_of(some(2)) == f"tapehead confirm {ROW} --seed 1000 --seeds 2 --episodes 300"
     paper = some(3, recipe="paper", first=5, episodes=1_000_000)
     assert command_of(paper) == f"tapehead confirm {ROW} --recipe paper --seed 5 --seeds 3"
-    assert command_of(some(1) | {"row": "mine", "recipe": "custom"}) == "tapehead confirm mine.toml"
+    for own in ({"recipe": "custom"}, {"row": "mine"}):
+        assert command_of(some(1) | own) == "tapehead confirm FILE.toml --seed 1000 --seeds 1"
 
 
 def test_machines_come_from_the_folder_and_then_from_the_zoo(tmp_path):

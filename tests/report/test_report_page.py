@@ -136,10 +136,11 @@ def test_memories_of_several_sizes_have_a_section(text, strange):
     assert '<section id="memory">' not in text
 
 
-def test_a_record_that_is_not_whole_is_refused_by_name(tmp_path, quick_figures):
+@pytest.mark.parametrize("key", ["solved_at", "attempts", "episodes"])
+def test_a_record_that_is_not_whole_is_refused_by_name(tmp_path, quick_figures, key):
     record = copies()[0]
-    del record["machines"][3]["solved_at"]
-    with pytest.raises(ValueError, match=r"copy-ntm-lstm-tuned.json is damaged .*solved_at.*: confirm that row again"):
+    del record["machines"][3][key]
+    with pytest.raises(ValueError, match=rf"copy-ntm-lstm-tuned.json is damaged .*{key}.*: confirm that row again"):
         page.render(results_of(tmp_path, record))
 
 
@@ -154,7 +155,29 @@ def test_the_command_writes_the_same_page_again(text, tmp_path, quick_figures, c
 
 
 def test_a_folder_without_records_has_a_report(tmp_path, quick_figures):
-    assert f"{len(CLAIMS)} claims" in page.render(Results(tmp_path))
+    counted = sum(not claim.exploratory for claim in CLAIMS)
+    assert counted < len(CLAIMS)
+    text = page.render(Results(tmp_path))
+    assert f"{counted} claims of the paper" in text
+    assert text.count("could not be tested (exploratory)") == len(CLAIMS) - counted
+
+
+def test_a_record_without_a_point_leaves_its_cells_empty(tmp_path, quick_figures):
+    """Of an ablation, of a row of the tables, and of memories of two sizes."""
+    (tmp_path / "grid").mkdir()
+    unmeasured = [made_up(row) | {"headline": "Length 120"} for row in ("copy-no-shift-ntm-lstm", "copy-lstm")]
+    for slots in (16, 64):
+        record = made_up("copy-ntm-lstm", file=f"grid/{slots}.json") | {"headline": "Length 120", "recipe": "custom"}
+        record["experiment"]["model"]["memory_slots"] = slots
+        unmeasured.append(record)
+    text = page.render(results_of(tmp_path, *unmeasured))
+    assert "copy-lstm-tuned.json was not measured at Length 30" in text
+    assert '<section id="memory">' in text
+
+
+def test_claims_say_that_they_are_many(text):
+    assert "without correction for their" in text
+    assert "exact here (Clopper" in " ".join(text.split())
 
 
 # --- pieces ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 from made_up_records import made_up, results_of
 
 from tapehead.paper.claims import CLAIMS
-from tapehead.paper.measures import LEAST_SEEDS
+from tapehead.paper.evidence import LEAST_SEEDS
 from tapehead.paper.recipes import row_experiment, rows
 from tapehead.paper.tables import TABLES
 from tapehead.reproduce.plan import duration, is_there, measured_rate, plan

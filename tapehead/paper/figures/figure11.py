@@ -11,9 +11,9 @@ from tapehead.evaluation.summaries import quartiles_of_rows
 from tapehead.figures import style
 from tapehead.figures.records import LINES
 from tapehead.paper.figures.figure import INTERVALS, SYSTEMS, PaperFigure, paragraph
-from tapehead.paper.figures.learning import RECIPES
 from tapehead.paper.figures.outputs import all_seeds
 from tapehead.paper.figures.panels import plain_numbers, recipe_panels
+from tapehead.paper.recipes import RECIPES
 from tapehead.paper.results import Record, Results
 
 TASK = "associative-recall"

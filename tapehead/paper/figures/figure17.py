@@ -105,17 +105,20 @@ def caption(results: Results) -> str:
             f"location is {found.by_priority.slope:+.2f} p {found.by_priority.intercept:+.1f}.",
             f"Read head {found.reader + 1} is at the item that comes next in {percent(found.reads_next)} of the "
             f"answers, and write head {found.eraser + 1} is where it was one step later in {percent(found.follows)}.",
-            _method(found),
+            method(found.by_priority, found.by_position),
             f"Command: `tapehead zoo show {ROW}` prints the line that trains it.",
             f"In the paper: {DIFFERS}",
         ]
     )
 
 
-def _method(found: Sorting) -> str:
-    if found.by_priority.r2 > 0.5:
+def method(by_priority: Fit, by_position: Fit) -> str:
+    """What the locations of the written items say about how the machine sorts."""
+    if by_priority.r2 > 0.5:
         return "It sorts as it writes, as in the paper."
-    return "So it does not sort as it writes: items are written in the order in which they come, and found when read."
+    if by_position.r2 > 0.5:
+        return "So it does not sort as it writes: items are written in the order in which they come."
+    return "Neither the priorities nor the positions explain where items are written."
 
 
 FIGURE = PaperFigure(17, TITLE, draw, caption, missing)

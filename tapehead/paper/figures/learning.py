@@ -16,13 +16,14 @@ from tapehead.evaluation.summaries import median_difference, median_interval
 from tapehead.experiment.config import Experiment
 from tapehead.figures import style
 from tapehead.figures.records import draw_band
+from tapehead.paper.evidence import episodes_to_solve
 from tapehead.paper.figures.figure import INTERVALS, SYSTEMS, PaperFigure, estimate, fraction, paragraph
 from tapehead.paper.figures.panels import add_legend, add_level, plain_numbers, recipe_panels
+from tapehead.paper.recipes import RECIPES
 from tapehead.paper.results import Record, Results, command_of
 from tapehead.streams import stream
 from tapehead.tasks import make_task
 
-RECIPES = ("tuned", "paper")
 OPTIMUM_SAMPLE = 10_000  # sequences behind the mean of the least possible costs
 LEAST = 1e-4  # bits on logarithmic axes; what is lower is drawn at the edge
 INFINITE = float("inf")
@@ -145,16 +146,10 @@ def optimum(name: str) -> float | None:
     return float(task.optimal_bits(batch).mean())
 
 
-def to_solve(record: Record) -> list[float]:
-    """Sequences until each machine was solved, infinite where it was not."""
-    solved = [machine["solved_at"] for machine in record["machines"]]
-    return [INFINITE if episodes is None else float(episodes) for episodes in solved]
-
-
 def _describe(system: System, recipe: str) -> str:
     """One system in a sentence or two."""
     record, band = system.record, system.band
-    episodes = to_solve(record)
+    episodes = episodes_to_solve(record)
     solved = sum(value < INFINITE for value in episodes)
     parts = [f"{fraction(solved, len(episodes))} solved"]
     if solved:
@@ -176,7 +171,7 @@ def _curriculum(record: Record) -> str:
 
 def _compare(systems: list[System], recipe: str) -> Iterator[str]:
     """How many sequences more the LSTM needs than each NTM."""
-    by_label = {system.label: to_solve(system.record) for system in systems}
+    by_label = {system.label: episodes_to_solve(system.record) for system in systems}
     baseline = by_label.pop(SYSTEMS["lstm"], None)
     for label, episodes in by_label.items():
         if baseline is not None and min(episodes) < INFINITE and min(baseline) < INFINITE:

@@ -7,10 +7,9 @@ from matplotlib.figure import Figure
 from tapehead.evaluation.summaries import median_interval
 from tapehead.figures import style
 from tapehead.figures.answers import draw_strips, make_strip
+from tapehead.paper.evidence import costs_at
 from tapehead.paper.figures.figure import INTERVALS, PaperFigure, estimate, fraction, missing_machine, paragraph
 from tapehead.paper.results import Machine, Record, Results, command_of
-
-INFINITE = float("inf")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +91,7 @@ def all_seeds(results: Results, row: str, labels: list[str], recipe: str = "tune
 
 
 def _cost(record: Record, label: str) -> str:
-    bits = [machine["scores"][label]["bits"] for machine in record["machines"]]
-    return estimate(median_interval([INFINITE if value is None else value for value in bits]), "bits")
+    return estimate(median_interval(costs_at(record, label)), "bits")
 
 
 def _perfect(record: Record, label: str) -> str:
