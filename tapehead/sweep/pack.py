@@ -27,6 +27,9 @@ MOST_FILES = 1_000_000
 MOST_BYTES = 1 << 40
 CHUNK = 1 << 20
 
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 1
+"""The bit of a member's flags."""
 _RUN_FILES = ("config.json", "env.json", "metrics.jsonl", "time.json", "result.json")
 _PART = r"[A-Za-z0-9._=-]{1,120}"
 _MEMBER = re.compile(
@@ -139,6 +142,9 @@ def _read(source: Path, folder: Path) -> None:
             raise _Damaged(f"{len(members):,} files, but 1 to {MOST_FILES:,} are read")
         if len({info.filename for info in members}) != len(members):
             raise _Damaged("a name twice")
+        for info in members:
+            if info.compress_type not in _COMPRESSIONS or info.flag_bits & _ENCRYPTED:
+                raise _Damaged(f"{info.filename[:60]!r} is encrypted, or compressed in another way than by deflate")
         listed = _manifest(archive, members[-1])
         if [info.filename for info in members[:-1]] != list(listed):
             raise _Damaged(f"other files than its {MANIFEST} names")
@@ -173,7 +179,7 @@ def _bounded(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> byte
 def _extract(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path, expected: _File) -> None:
     """Write one member, as a plain file whatever its attributes say, no further than its size."""
     kind = stat.S_IFMT(info.external_attr >> 16)
-    if kind not in (0, stat.S_IFREG) or info.flag_bits & 1:
+    if kind not in (0, stat.S_IFREG):
         raise _Damaged(f"{info.filename} is no plain file")
     path = folder / info.filename
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -176,6 +176,30 @@ def test_other_forgeries_are_refused(packed, tmp_path, monkeypatch):
     refused(packed, tmp_path, "1 to 3 are read")
 
 
+@pytest.mark.parametrize("name", ["sweep.json", MANIFEST])
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_other_compressions_are_refused(packed, tmp_path, name, method):
+    """Before a byte of them is read: a damaged member would be an error of another kind with each."""
+    source = zipfile.ZipFile(io.BytesIO(packed.read_bytes()))
+    with zipfile.ZipFile(packed, "w") as archive:
+        for each in source.namelist():
+            archive.writestr(zipfile.ZipInfo(each), source.read(each), method if each == name else zipfile.ZIP_STORED)
+    refused(packed, tmp_path, rf"'{name}' is encrypted, or compressed in another way than by deflate")
+
+
+@pytest.mark.parametrize("name", ["sweep.json", MANIFEST])
+def test_encrypted_members_are_refused(packed, tmp_path, name):
+    data = bytearray(packed.read_bytes())
+    for signature, flags, at in ((b"PK\x03\x04", 6, 30), (b"PK\x01\x02", 8, 46)):
+        places = [
+            i for i in range(len(data)) if data.startswith(signature, i) and data.startswith(name.encode(), i + at)
+        ]
+        assert len(places) == 1
+        data[places[0] + flags] |= 1
+    packed.write_bytes(bytes(data))
+    refused(packed, tmp_path, rf"'{name}' is encrypted")
+
+
 def test_what_is_no_archive_is_refused(tmp_path):
     (tmp_path / "text").write_text("hello")
     refused(tmp_path / "text", tmp_path, "is no packed sweep")
