@@ -44,7 +44,8 @@ class _File(TypedDict):
 
 
 def pack(folder: Path, target: Path) -> int:
-    """Write a sweep into one file; the number of files in it. Refused while the sweep is worked on."""
+    """Write a sweep into one file; the number of files in it. Refused while the sweep is worked on, or a run of it is
+    trained by another program."""
     sweep = SweepFolder(folder)
     with sweep.alone(), files.writing(target.parent, "make room or permission, or choose another place."):
         files.expect_file(target)
@@ -54,6 +55,7 @@ def pack(folder: Path, target: Path) -> int:
                 count = _write(sweep.path, file)
                 file.flush()
                 os.fsync(file.fileno())
+            sweep.refuse_trained_outside()  # such a program may have started meanwhile: it does not know the sweep
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """A sweep in one file: it comes back whole, goes on elsewhere, and what is no packed sweep is refused."""
 
 import io
+import os
 import shutil
 import stat
 import zipfile
@@ -63,6 +64,27 @@ def test_a_sweep_that_is_worked_on_is_not_packed(half_done, tmp_path):
     assert list(tmp_path.iterdir()) == []
     with half_done.alone(), pytest.raises(ValueError, match="is being packed"), half_done.working():
         pass
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_sweep_with_a_run_that_another_program_trains_is_not_packed(half_done, tmp_path, monkeypatch, meanwhile):
+    run, write, held = half_done.run_folder(half_done.jobs[0]), pack_module._write, []
+
+    def start(*arguments):
+        held.append(files.lock(run / "run.lock"))
+        return write(*arguments) if arguments else None
+
+    if meanwhile:
+        monkeypatch.setattr(pack_module, "_write", start)
+    else:
+        start()
+    with pytest.raises(ValueError, match=r"another process is training in .*/run: stop it first") as error:
+        pack(half_done.path, tmp_path / "sweep.zip")
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+    os.close(held[0])
+    monkeypatch.undo()
+    assert pack(half_done.path, tmp_path / "sweep.zip") > 0
 
 
 def test_links_are_not_packed(half_done, tmp_path):
