@@ -79,6 +79,9 @@ class Observer:
     def block(self, status: Status) -> None:
         """After every block."""
 
+    def writing(self) -> None:
+        """Each time before something is written into the run's folder, which an exception from here prevents."""
+
     def stopping(self, signal_name: str) -> None:
         """A signal has asked the run to stop, which it will after this block; called from the signal's handler."""
 
@@ -155,6 +158,7 @@ class _Session:
                     "another CPU, device, backend or version); from here on it goes on to other bits."
                 )
         self.note = " ".join(notes)
+        self._before_writing()
         self.folder.begin(self.trainer.metrics)
         return point is not None
 
@@ -163,12 +167,14 @@ class _Session:
             self._train()
         result = self._result(scored)
         if self.folder is not None:
+            self._before_writing()
             self.folder.write_json("result.json", result.to_plain())
         return result
 
     def _train(self) -> None:
         trainer, folder = self.trainer, self.folder
         if folder is not None:
+            self._before_writing()
             folder.write_environment(trainer.backend)
         trainer.prepare()  # before signals are only noted: a compilation is to end at once
         began = saved_at = time.monotonic()
@@ -182,6 +188,7 @@ class _Session:
 
             for whole in trainer.iter_blocks(hold=due):
                 if folder is not None:
+                    self._before_writing()
                     folder.append_metrics(trainer.metrics[-1])
                 if self.observer is not None:
                     self.observer.block(self.status())
@@ -197,10 +204,15 @@ class _Session:
             if stop.asked:  # perhaps since the last block was saved
                 raise Interrupted(stop.asked[0])
 
+    def _before_writing(self) -> None:
+        if self.observer is not None:
+            self.observer.writing()
+
     def _save(self) -> None:
         if self.folder is None:
             return
         trainer = self.trainer
+        self._before_writing()
         facts = {"experiment": trainer.experiment.hash, "updates": trainer.updates, "kernel": trainer.kernel}
         files = {"metrics.jsonl": "".join(line + "\n" for line in trainer.metrics).encode()}
         self.folder.save(Checkpoint(trainer.updates, trainer.tensors(), facts, files))

@@ -22,6 +22,7 @@ from tapehead.kernels.ntm_scan.contract import (
     check_arguments,
     check_counts,
     check_tensor,
+    refuse_forward_mode,
 )
 from tapehead.kernels.ntm_scan.spec import ScanSpec
 from tapehead.kernels.update.contract import Update
@@ -114,6 +115,7 @@ def scan(
 
         _check_device(parameters)
         return op.scan(spec, parameters, inputs, lengths, slots, state)
+    refuse_forward_mode()
     _check(backend, spec, parameters, inputs, lengths, slots, state)
     outputs, final, _ = fused(backend).forward(spec, parameters, inputs, lengths, slots, state, keep=False)
     return outputs, final
@@ -139,6 +141,7 @@ def trace(
             outputs, final, done = reference.scan(spec, parameters, inputs, lengths, slots, state, with_trace=True)
             assert done is not None
             return outputs, final, done
+        refuse_forward_mode()
         return fused(backend).trace(spec, parameters, inputs, lengths, slots, state)
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from tapehead import checks
 from tapehead.models.transformer.attention import TransformerState, cut
 from tapehead.models.transformer.model import Transformer
 from tapehead.models.transformer.skips import SkipSet
@@ -53,6 +54,11 @@ def check_token_model(model: Transformer) -> None:
             f"{type(model).__name__} has {model.input_size} inputs and {model.output_size} outputs, but decoding needs "
             "a Transformer with an input for every token that it answers."
         )
+
+
+def _check_temperature(temperature: float) -> None:
+    if checks.real("temperature", temperature) <= 0:
+        raise ValueError(f"temperature is {temperature}, but it must be above 0: for greedy decoding give no seed.")
 
 
 def token_inputs(model: Transformer, tokens: Sequence[int]) -> Tensor:
@@ -93,12 +99,18 @@ def _uniforms(seed: int | None, step: int, count: int) -> list[float | None]:
     return list(stream(seed, "decoding", step).uniform(1, count)[0].tolist())
 
 
+def _sublayers(model: Transformer) -> int:
+    """How many sub-layers a pass of the model calls."""
+    return 2 * model.num_layers - len(model.skip)
+
+
 @torch.no_grad()
 def decode(
     model: Transformer, prompt: Sequence[int], tokens: int, *, seed: int | None = None, temperature: float = 1.0
 ) -> Decoded:
     """Plain decoding: a pass of the model for every token. Greedy without a seed."""
     check_token_model(model)
+    _check_temperature(temperature)
     state, pending = _begin(model, prompt)
     started, made = time.perf_counter(), list[int]()
     for step in range(tokens):
@@ -106,7 +118,7 @@ def decode(
         made.append(pick(_distribution(y, temperature)[0], _uniforms(seed, step, 1)[0]))
         pending = token_inputs(model, made[-1:])
     seconds = time.perf_counter() - started
-    return Decoded(made, tokens, 0, 0, tokens * (2 * model.num_layers - len(model.skip)), seconds)
+    return Decoded(made, tokens, 0, 0, tokens * _sublayers(model), seconds)
 
 
 @torch.no_grad()
@@ -123,12 +135,14 @@ def draft_and_verify(
 ) -> Decoded:
     """The same as `decode`, in fewer passes of the whole model. Greedy without a seed.
 
-    draft: tokens of a round at most. stop_below: a draft ends with a token to which it gives a lower probability.
+    skip: what a draft skips beside what the model itself skips. draft: tokens of a round at most. stop_below: a draft
+    ends with a token to which it gives a lower probability.
     """
     check_token_model(model)
+    _check_temperature(temperature)
     if draft < 1:
         raise ValueError(f"draft is {draft}, but a round needs at least 1 token.")
-    sketch = model.skipping(skip)
+    sketch = model.skipping(model.skip | skip)
     state, pending = _begin(model, prompt)
     started, made = time.perf_counter(), list[int]()
     rounds = drafted = accepted = 0
@@ -143,8 +157,8 @@ def draft_and_verify(
         made += taken
         rounds, drafted, accepted = rounds + 1, drafted + len(proposed.tokens), accepted + len(taken) - 1
     seconds = time.perf_counter() - started
-    each = 2 * model.num_layers
-    return Decoded(made, rounds, drafted, accepted, drafted * (each - len(skip)) + rounds * each, seconds)
+    evaluations = drafted * _sublayers(sketch) + rounds * _sublayers(model)
+    return Decoded(made, rounds, drafted, accepted, evaluations, seconds)
 
 
 def make_draft(

@@ -105,6 +105,13 @@ class SweepFolder:
         """Whether a process trains a job's run, such as `tapehead train` in its folder."""
         return files.is_locked(self.run_folder(job) / RUN_LOCK)
 
+    def refuse_trained_outside(self) -> None:
+        for job in self.jobs:
+            if self.is_trained_outside(job):
+                raise ValueError(
+                    f"another process is training in {self.run_folder(job)}: stop it first, or wait until it is done."
+                )
+
     # --- who works ---------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -119,12 +126,13 @@ class SweepFolder:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """While inside, nobody works on the sweep; refused while somebody does."""
+        """While inside, no worker works on the sweep; refused while one does, or another program trains a run."""
         descriptor = _open_lock(self.path / WORK_LOCK)
         try:
             _flock(
                 descriptor, fcntl.LOCK_EX, f"{self.path} is being worked on: stop it first, or wait until it is done."
             )
+            self.refuse_trained_outside()
             yield
         finally:
             os.close(descriptor)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -23,6 +24,12 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_
 PROGRAM = "import sys; sys.path.append({!r}); from tapehead.sweep.worker import main; main()"
 
 
+class _Worker(NamedTuple):
+    process: subprocess.Popen[bytes]
+    log: Path
+    device: str | None
+
+
 class LocalEngine(Engine):
     """Each worker is a program of its own, in a session of its own, so that Ctrl-C reaches the driver alone. Its
     standard input is a pipe from the driver: the worker stops when that ends, however the driver ended."""
@@ -30,7 +37,7 @@ class LocalEngine(Engine):
     def __init__(self, sweep: SweepFolder, assignment: Assignment, options: Mapping[str, str]) -> None:
         super().__init__(sweep, assignment, options)
         refuse_options("local", options, ())
-        self._processes: list[tuple[subprocess.Popen[bytes], Path]] = []
+        self._workers: list[_Worker] = []
         self._started = 0
         self._gpus = torch.cuda.device_count() if self.device == "cuda" else 0
 
@@ -40,7 +47,7 @@ class LocalEngine(Engine):
 
     @property
     def running(self) -> int:
-        return len(self._processes)
+        return len(self._workers)
 
     def default_workers(self) -> int:
         if self.device.startswith("cuda"):
@@ -60,29 +67,34 @@ class LocalEngine(Engine):
                 env=environment,
                 start_new_session=True,
             )
-        device = self.assignment.device
-        if self._gpus > 1:
-            device = f"cuda:{self._started % self._gpus}"
+        device = self._free_device()
         self._started += 1
-        self._processes.append((process, log))
+        self._workers.append(_Worker(process, log, device))
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died at once, which `ended` says
             process.stdin.write(json.dumps(self.assignment._replace(device=device)._asdict()).encode() + b"\n")
             process.stdin.flush()
 
+    def _free_device(self) -> str | None:
+        """Where the next worker trains: on the GPU that the fewest workers have."""
+        if self._gpus < 2:
+            return self.assignment.device
+        taken = [worker.device for worker in self._workers]
+        return min((f"cuda:{gpu}" for gpu in range(self._gpus)), key=taken.count)
+
     def ended(self) -> list[str]:
-        over = [(process, log) for process, log in self._processes if process.poll() is not None]
-        self._processes = [(process, log) for process, log in self._processes if process.returncode is None]
-        return [_why(process, log) for process, log in over]
+        over = [worker for worker in self._workers if worker.process.poll() is not None]
+        self._workers = [worker for worker in self._workers if worker.process.returncode is None]
+        return [_why(worker.process, worker.log) for worker in over]
 
     def stop(self) -> None:
-        for process, _ in self._processes:
-            process.send_signal(signal.SIGTERM)
+        for worker in self._workers:
+            worker.process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        for process, _ in self._processes:
-            process.kill()
-            process.wait()
+        for worker in self._workers:
+            worker.process.kill()
+            worker.process.wait()
 
     def close(self) -> None:
         self.kill()

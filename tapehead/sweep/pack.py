@@ -27,6 +27,9 @@ MOST_FILES = 1_000_000
 MOST_BYTES = 1 << 40
 CHUNK = 1 << 20
 
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 1
+"""The bit of a member's flags."""
 _RUN_FILES = ("config.json", "env.json", "metrics.jsonl", "time.json", "result.json")
 _PART = r"[A-Za-z0-9._=-]{1,120}"
 _MEMBER = re.compile(
@@ -41,7 +44,8 @@ class _File(TypedDict):
 
 
 def pack(folder: Path, target: Path) -> int:
-    """Write a sweep into one file; the number of files in it. Refused while the sweep is worked on."""
+    """Write a sweep into one file; the number of files in it. Refused while the sweep is worked on, or a run of it is
+    trained by another program."""
     sweep = SweepFolder(folder)
     with sweep.alone(), files.writing(target.parent, "make room or permission, or choose another place."):
         files.expect_file(target)
@@ -51,6 +55,7 @@ def pack(folder: Path, target: Path) -> int:
                 count = _write(sweep.path, file)
                 file.flush()
                 os.fsync(file.fileno())
+            sweep.refuse_trained_outside()  # such a program may have started meanwhile: it does not know the sweep
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -139,6 +144,9 @@ def _read(source: Path, folder: Path) -> None:
             raise _Damaged(f"{len(members):,} files, but 1 to {MOST_FILES:,} are read")
         if len({info.filename for info in members}) != len(members):
             raise _Damaged("a name twice")
+        for info in members:
+            if info.compress_type not in _COMPRESSIONS or info.flag_bits & _ENCRYPTED:
+                raise _Damaged(f"{info.filename[:60]!r} is encrypted, or compressed in another way than by deflate")
         listed = _manifest(archive, members[-1])
         if [info.filename for info in members[:-1]] != list(listed):
             raise _Damaged(f"other files than its {MANIFEST} names")
@@ -173,7 +181,7 @@ def _bounded(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> byte
 def _extract(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path, expected: _File) -> None:
     """Write one member, as a plain file whatever its attributes say, no further than its size."""
     kind = stat.S_IFMT(info.external_attr >> 16)
-    if kind not in (0, stat.S_IFREG) or info.flag_bits & 1:
+    if kind not in (0, stat.S_IFREG):
         raise _Damaged(f"{info.filename} is no plain file")
     path = folder / info.filename
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,9 +23,10 @@ class RayEngine(Engine):
         self._own = not self._ray.is_initialized()
         if self._own:
             self._init()
-        on_gpu = self.device.startswith("cuda")
-        self._task = self._ray.remote(num_cpus=1, num_gpus=1 if on_gpu else 0, max_retries=0)(work)
+        self._kind = "GPU" if self.device.startswith("cuda") else "CPU"
+        self._task = self._ray.remote(num_cpus=1, num_gpus=1 if self._kind == "GPU" else 0, max_retries=0)(work)
         self._references: list[Any] = []
+        self._refuse_no_gpu()
 
     def _init(self) -> None:
         """Connect to a cluster, or start one."""
@@ -43,6 +44,19 @@ class RayEngine(Engine):
             says = " ".join(str(error).split())
             raise ValueError(f"Ray cannot be started or reached ({says}): check --engine-options.") from error
 
+    def _count(self) -> int:
+        """How many workers have a place in the cluster."""
+        return int(self._ray.cluster_resources().get(self._kind, 0))
+
+    def _refuse_no_gpu(self) -> None:
+        """Tasks that need a GPU would wait for one for ever."""
+        if self._kind == "GPU" and self._count() == 0:
+            self.close()
+            raise ValueError(
+                f"the experiments run on {self.device}, but Ray's cluster has 0 GPUs: give --device cpu, or with "
+                "--engine-options the address of a cluster that has some."
+            )
+
     @classmethod
     def check(cls) -> None:
         _import()
@@ -52,7 +66,7 @@ class RayEngine(Engine):
         return len(self._references)
 
     def default_workers(self) -> int:
-        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        return max(1, self._count())
 
     def start(self) -> None:
         self._references.append(self._task.remote(self.assignment))

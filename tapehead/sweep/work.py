@@ -109,8 +109,10 @@ class _Heart(Observer):
     def begin(self, status: Status) -> None:
         self.block(status)
 
-    def block(self, status: Status) -> None:
+    def writing(self) -> None:
         self._lease.check()
+
+    def block(self, status: Status) -> None:
         self._lease.progress = {
             "episodes": status.episodes,
             "expected": status.expected,

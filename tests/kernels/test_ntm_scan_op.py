@@ -11,6 +11,7 @@ import pytest
 import torch
 from test_ntm_scan_gate import SMALL, Problem, make_problem
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from tapehead.kernels import dispatch
 from tapehead.kernels.ntm_scan import op, reference
@@ -102,6 +103,25 @@ def test_second_derivatives_are_refused() -> None:
     (gradient,) = torch.autograd.grad(outputs.sum(), parameters, create_graph=True)
     with pytest.raises(NotImplementedError, match="once"):
         gradient.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own, on first use
+@pytest.mark.parametrize("entry", ["scan", "operator", "dispatch"])
+def test_forward_mode_is_refused_at_every_entry(entry: str) -> None:
+    problem = make_problem(TINY)
+    entries: dict[str, Any] = {
+        "scan": lambda p: op.scan(problem.spec, p, problem.inputs, problem.lengths, problem.slots, problem.state),
+        "operator": lambda p: torch.ops.tapehead.ntm_scan(
+            problem.spec.to_json(), p, problem.inputs, problem.lengths, problem.slots, *problem.state, False
+        ),
+        "dispatch": lambda p: dispatch.scan(
+            "cpu", problem.spec, p, problem.inputs, problem.lengths, problem.slots, problem.state
+        ),
+    }
+    with torch.no_grad(), forward_ad.dual_level():
+        parameters = forward_ad.make_dual(problem.parameters, torch.ones_like(problem.parameters))
+        with pytest.raises(NotImplementedError, match="choose backend='reference'"):
+            entries[entry](parameters)
 
 
 def test_other_types_are_refused() -> None:

@@ -9,6 +9,7 @@ import shutil
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.func import functional_call
 
 import tapehead
@@ -146,6 +147,43 @@ def test_second_derivatives_are_refused():
     assert torch.equal(gradient, plain)
     with pytest.raises(NotImplementedError, match="once"):
         gradient.sum().backward()
+
+
+# on its first use torch's forward mode compiles decompositions, with a deprecated function of its own
+first_use = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+
+
+def derivative(ntm, x, direction, how):
+    """The directional derivative of the outputs, in forward mode."""
+    if how == "jvp":
+        return torch.func.jvp(lambda x: ntm(x)[0], (x,), (direction,))[1]
+    with torch.set_grad_enabled(how == "grad"), forward_ad.dual_level():
+        y = ntm(forward_ad.make_dual(x, direction), return_trace=how == "trace")[0]
+        return forward_ad.unpack_dual(y).tangent
+
+
+@first_use
+@pytest.mark.parametrize("how", ["grad", "no grad", "trace", "jvp"])
+def test_forward_mode_is_refused_in_one_sentence_that_names_the_reference(how):
+    x, direction = draw(5, 2, 4), draw(5, 2, 4, seed=2)
+    with pytest.raises(NotImplementedError, match="have no forward-mode derivatives: choose backend='reference'"):
+        derivative(build(), x, direction, how)
+    backward = torch.func.vjp(lambda x: build()(x)[0], x)[1]
+    tangent = derivative(build(backend="reference"), x, direction, how)
+    weights = draw(*tangent.shape, seed=3)
+    torch.testing.assert_close((tangent * weights).sum(), (backward(weights)[0] * direction).sum())
+    build()(x)  # outside of it all is as before
+
+
+@first_use
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_backward_pass_in_forward_mode_is_refused(create_graph):
+    x = draw(5, 2, 4).requires_grad_()
+    y, _ = build()(x)
+    with forward_ad.dual_level():
+        given = forward_ad.make_dual(torch.ones_like(y), torch.ones_like(y))
+        with pytest.raises(NotImplementedError, match="have no forward-mode derivatives"):
+            torch.autograd.grad(y, x, given, create_graph=create_graph)
 
 
 def test_checkpointing():

@@ -9,7 +9,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 import tapehead
 from tapehead.losses import BINARY, CATEGORICAL
-from tapehead.models.transformer.attention import TransformerState
+from tapehead.models.transformer.attention import TransformerState, make_scene, rotate
 from tapehead.models.transformer.model import Transformer
 from tapehead.models.transformer.skips import SkipSet
 
@@ -107,6 +107,20 @@ def test_against_loops(positions, skip):
         for i in skip.attention:
             assert not state.keys[b, i].any()
     assert state.steps.tolist() == [6, 6]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rotary_positions_in_half_precision(dtype):
+    """Vectors after thousands of steps are turned by their own angles. Seen: 2.1 eps; 5.8 with angles in `dtype`."""
+    size, first, steps = 8, 4000, 300
+    vectors = torch.randn(1, 1, steps, size, generator=torch.Generator().manual_seed(3)).to(dtype)
+    cache = torch.zeros(1, 1, 1, first, size, dtype=dtype)
+    past = TransformerState(cache, cache, torch.tensor([first]))
+    ours = rotate(vectors, make_scene(past, steps, "rotary", even=True).angles)
+    assert ours.dtype == dtype
+    expected = np.stack([turned(v, first + t) for t, v in enumerate(vectors[0, 0].double().numpy())])
+    limit = {"rtol": 0, "atol": 3 * torch.finfo(dtype).eps}
+    torch.testing.assert_close(ours[0, 0].double(), torch.from_numpy(expected), **limit)
 
 
 # --- the contract ----------------------------------------------------------------------------------------------------

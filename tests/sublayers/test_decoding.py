@@ -55,6 +55,26 @@ def test_greedy_output_is_that_of_plain_decoding(skip, draft, stop):
         assert 0 < totals[2] < totals[1]  # some are accepted and some are not: both ways were taken
 
 
+def test_a_draft_of_a_model_that_skips_skips_that_too(monkeypatch):
+    """The model's cache has no keys of what it skips: a draft that used them would be another model's."""
+    model, skip = build().skipping(SkipSet(attention=(1,), mlp=(2,))), SkipSet(attention=(0,), mlp=(2,))
+    used, run = [], Transformer.forward
+
+    def forward(self, *arguments):
+        used.append(self.skip)
+        return run(self, *arguments)
+
+    plain = decode(model, [1, 2], 12)
+    monkeypatch.setattr(Transformer, "forward", forward)
+    ours = draft_and_verify(model, skip, [1, 2], 12)
+    assert ours.tokens == plain.tokens
+    assert set(used) == {model.skip, SkipSet(attention=(0, 1), mlp=(2,))}
+    assert ours.evaluations == sum(6 - len(each) for each in used[1:])  # the first is the prompt
+    assert plain.evaluations == 12 * 4
+    with pytest.raises(ValueError, match="attention of layer 3 is to be skipped"):
+        draft_and_verify(model, SkipSet(attention=(3,)), [], 1)
+
+
 def test_the_whole_model_alone_decides():
     """A draft of another opinion costs rounds, not tokens; the cache never holds what the draft computed."""
     model = build(seed=3)
@@ -136,6 +156,17 @@ def test_a_seed_gives_the_same_tokens_again_and_another_one_others():
 def test_an_impossible_token_is_never_picked():
     p = torch.tensor([0.5, 0.5 - 1e-17, 0.0], dtype=F64)
     assert [pick(p, u) for u in (0.0, 0.499, 0.5, 1 - 2**-53)] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, math.nan, math.inf, "hot"])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_temperatures_that_are_none(temperature, seed):
+    for call in (
+        lambda **how: decode(build(), [], 1, **how),
+        lambda **how: draft_and_verify(build(), SkipSet(), [], 1, **how),
+    ):
+        with pytest.raises(ValueError, match=r"temperature is .*, but it must be (above 0|a finite number)[^.]*\.$"):
+            call(seed=seed, temperature=temperature)
 
 
 def test_what_cannot_decode():

@@ -30,7 +30,7 @@ class Process:
         return json.loads(self.stdin.getvalue())
 
     def poll(self):
-        return None
+        return self.returncode
 
 
 @pytest.fixture
@@ -54,6 +54,19 @@ def test_there_is_a_worker_for_each_gpu_and_each_has_its_own(engine):
         made.start()
     assert [process.told["device"] for process in Process.started] == ["cuda:0", "cuda:1", "cuda:0"]
     assert made.running == 3
+
+
+def test_the_next_worker_gets_the_gpu_of_the_one_that_died(engine):
+    made = engine("cuda", 3)
+    for _ in range(3):
+        made.start()
+    for dead in (1, 0, 1):
+        alive = [each for each in Process.started if each.returncode is None]
+        (process,) = [each for each in alive if each.told["device"] == f"cuda:{dead}"]
+        told, process.returncode = process.told, -9
+        assert made.ended() == ["signal 9"]
+        made.start()
+        assert Process.started[-1].told == told
 
 
 @pytest.mark.parametrize(("device", "gpus", "told"), [("cuda", 1, "cuda"), ("cuda:1", 2, "cuda:1"), (None, 0, None)])

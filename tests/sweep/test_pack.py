@@ -1,6 +1,7 @@
 """A sweep in one file: it comes back whole, goes on elsewhere, and what is no packed sweep is refused."""
 
 import io
+import os
 import shutil
 import stat
 import zipfile
@@ -63,6 +64,27 @@ def test_a_sweep_that_is_worked_on_is_not_packed(half_done, tmp_path):
     assert list(tmp_path.iterdir()) == []
     with half_done.alone(), pytest.raises(ValueError, match="is being packed"), half_done.working():
         pass
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_sweep_with_a_run_that_another_program_trains_is_not_packed(half_done, tmp_path, monkeypatch, meanwhile):
+    run, write, held = half_done.run_folder(half_done.jobs[0]), pack_module._write, []
+
+    def start(*arguments):
+        held.append(files.lock(run / "run.lock"))
+        return write(*arguments) if arguments else None
+
+    if meanwhile:
+        monkeypatch.setattr(pack_module, "_write", start)
+    else:
+        start()
+    with pytest.raises(ValueError, match=r"another process is training in .*/run: stop it first") as error:
+        pack(half_done.path, tmp_path / "sweep.zip")
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+    os.close(held[0])
+    monkeypatch.undo()
+    assert pack(half_done.path, tmp_path / "sweep.zip") > 0
 
 
 def test_links_are_not_packed(half_done, tmp_path):
@@ -174,6 +196,30 @@ def test_other_forgeries_are_refused(packed, tmp_path, monkeypatch):
     packed.write_bytes(original)
     monkeypatch.setattr(pack_module, "MOST_FILES", 3)
     refused(packed, tmp_path, "1 to 3 are read")
+
+
+@pytest.mark.parametrize("name", ["sweep.json", MANIFEST])
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_other_compressions_are_refused(packed, tmp_path, name, method):
+    """Before a byte of them is read: a damaged member would be an error of another kind with each."""
+    source = zipfile.ZipFile(io.BytesIO(packed.read_bytes()))
+    with zipfile.ZipFile(packed, "w") as archive:
+        for each in source.namelist():
+            archive.writestr(zipfile.ZipInfo(each), source.read(each), method if each == name else zipfile.ZIP_STORED)
+    refused(packed, tmp_path, rf"'{name}' is encrypted, or compressed in another way than by deflate")
+
+
+@pytest.mark.parametrize("name", ["sweep.json", MANIFEST])
+def test_encrypted_members_are_refused(packed, tmp_path, name):
+    data = bytearray(packed.read_bytes())
+    for signature, flags, at in ((b"PK\x03\x04", 6, 30), (b"PK\x01\x02", 8, 46)):
+        places = [
+            i for i in range(len(data)) if data.startswith(signature, i) and data.startswith(name.encode(), i + at)
+        ]
+        assert len(places) == 1
+        data[places[0] + flags] |= 1
+    packed.write_bytes(bytes(data))
+    refused(packed, tmp_path, rf"'{name}' is encrypted")
 
 
 def test_what_is_no_archive_is_refused(tmp_path):

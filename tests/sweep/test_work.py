@@ -9,8 +9,10 @@ import time
 
 import counted
 import pytest
-from tiny import outcome
+from tiny import contents, outcome
 
+from tapehead.experiment import run as run_module
+from tapehead.experiment.loop import Trainer
 from tapehead.sweep import work as work_module
 from tapehead.sweep.folder import SweepFolder
 from tapehead.sweep.lease import Lease, LeaseLost, claim, latest
@@ -181,6 +183,45 @@ def test_a_worker_that_has_lost_its_lease_leaves_the_run_as_it_is(begun, monkeyp
     assert (run / "config.json").exists()
     assert not (run / "result.json").exists()
     assert sweep.failure(sweep.jobs[0]) is None
+
+
+@pytest.mark.parametrize("after", [0, 1, None])
+def test_a_worker_whose_lease_was_taken_while_it_was_suspended_writes_nothing_more(begun, monkeypatch, after):
+    """after: blocks that it has trained before; None: in the middle of scoring."""
+    sweep, assignment = begun(numbers=1)
+    job = sweep.jobs[0]
+    run, found, blocks = sweep.run_folder(job), {}, []
+
+    def lose():
+        """As if the process had been suspended beyond the expiry, and a worker elsewhere had taken the job."""
+        (sweep.job_folder(job) / "lease-000002.json").write_text("{}")
+        monkeypatch.setattr(time, "time", lambda now=time.time: now() + 2 * assignment.expiry)
+        found.update(contents(run))
+
+    step, score = Trainer.iter_blocks, run_module.score
+
+    def stepping(self, **options):
+        for whole in step(self, **options):
+            if len(blocks) == after:
+                lose()
+            blocks.append(whole)
+            yield whole
+
+    def scoring(*arguments):
+        lose()
+        return score(*arguments)
+
+    monkeypatch.setattr(Trainer, "iter_blocks", stepping)
+    if after is None:
+        monkeypatch.setattr(run_module, "score", scoring)
+    monkeypatch.setattr(work_module, "STOP_SECONDS", 0.001)
+    monkeypatch.setattr(work_module, "_taken", _one(work_module._taken))
+    work(assignment)
+    assert found
+    assert contents(run) == found
+    assert not (run / "result.json").exists()
+    assert len(found["metrics.jsonl"].splitlines()) == (len(blocks) if after is None else after)
+    assert sweep.failure(job) is None
 
 
 def test_progress_is_in_the_lease(begun, monkeypatch):

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from tapehead.checks import FLOATS
 from tapehead.kernels.ntm_scan.spec import ScanSpec
@@ -158,6 +159,13 @@ def check_counts(lengths: Tensor, slots: Tensor, steps: int, tape: int) -> None:
 def is_vmapped(tensor: Tensor) -> bool:
     """Whether a tensor stands for many inside `torch.func.vmap`. Torch has no public way to ask."""
     return torch._C._functorch.is_batchedtensor(tensor)
+
+
+def refuse_forward_mode() -> None:
+    """Refuse forward-mode differentiation, that of `torch.func.jvp` too: a kernel would drop the tangents. Torch has
+    no public way to ask."""
+    if forward_ad._current_level >= 0:
+        raise NotImplementedError("The fused backends have no forward-mode derivatives: choose backend='reference'.")
 
 
 class FusedBackend(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanState
+from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanState, refuse_forward_mode
 from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 
@@ -42,6 +42,7 @@ def scan(
     flat: the parameters in one piece, [1, P], where they are; None: they are gathered. The caller has checked shapes,
     types, devices and values, and that all tensors are plain (`is_plain`).
     """
+    refuse_forward_mode()
     parts = () if state is None else state
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*parameters, inputs, *parts)):
         # the last line of `Function.apply`: the others are about tensors that are not plain
@@ -85,6 +86,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_outputs: Tensor | None, *d_parts: Tensor | None) -> tuple[Tensor | None, ...]:
+        refuse_forward_mode()
         call, (inputs, *tensors, kept) = ctx.call, ctx.saved_tensors
         parameters, parts = tensors[: ctx.count], tensors[ctx.count :]
         state = call.start or ScanState(*parts)

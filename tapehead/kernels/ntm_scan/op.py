@@ -19,7 +19,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanState, check_arguments, check_counts, check_tensor
+from tapehead.kernels.ntm_scan.contract import (
+    FusedBackend,
+    ScanState,
+    check_arguments,
+    check_counts,
+    check_tensor,
+    refuse_forward_mode,
+)
 from tapehead.kernels.ntm_scan.direct import dense
 from tapehead.kernels.ntm_scan.spec import ScanSpec
 
@@ -43,6 +50,7 @@ def scan(
 
     The values of lengths and slots are the caller's business on a GPU.
     """
+    refuse_forward_mode()  # before torch does, for other reasons
     check_arguments(spec, parameters, inputs, lengths, slots, state)
     needed = torch.is_grad_enabled() and any(part.requires_grad for part in (parameters, inputs, *state))
     outputs, *final, _ = run_function(_Scan, spec.to_json(), parameters, inputs, lengths, slots, *state, needed, True)
@@ -65,6 +73,7 @@ def ntm_scan(
     keep: bool,
     checked: bool = False,
 ) -> ScanResult:
+    refuse_forward_mode()
     machine = ScanSpec.from_json(spec)
     state = ScanState(memory, read_weightings, write_weightings, reads, hidden, cell)
     if not checked:
@@ -101,6 +110,7 @@ def ntm_scan_backward(
     d_cell: Tensor,
     checked: bool = False,
 ) -> ScanGradients:
+    refuse_forward_mode()
     machine = ScanSpec.from_json(spec)
     state = ScanState(memory, read_weightings, write_weightings, reads, hidden, cell)
     d_final = ScanState(d_memory, d_read_weightings, d_write_weightings, d_reads, d_hidden, d_cell)

@@ -32,7 +32,7 @@ class TransformerState(NamedTuple):
 class Scene(NamedTuple):
     """What all layers of one call have in common."""
 
-    angles: Tensor | None  # of the new steps, [B or 1, 1, T, D / 2]; rotary positions only
+    angles: Tensor | None  # of the new steps, [B or 1, 1, T, D / 2], at least float32; rotary positions only
     mask: Tensor | None  # what is added to the scores, or bools: [B or 1, H or 1, T, N + T]
     causal: bool  # no cache and no mask: torch's own causal attention
 
@@ -43,7 +43,10 @@ def make_scene(past: TransformerState, steps: int, positions: Positions, even: b
     now = torch.arange(steps, device=like.device)
     begun = past.steps.new_full((1,), cached) if even else past.steps
     asking = begun.unsqueeze(-1) + now  # positions, [B or 1, T]
-    angles = _angles(asking, like.shape[-1]).to(like.dtype).unsqueeze(1) if positions == "rotary" else None
+    angles = None
+    if positions == "rotary":  # half precision cannot tell large angles of neighbouring steps apart
+        precision = torch.promote_types(like.dtype, torch.float32)
+        angles = _angles(asking, like.shape[-1]).to(precision).unsqueeze(1)
     if positions != "alibi" and even and (cached == 0 or steps == 1):
         return Scene(angles, None, cached == 0 and steps > 1)
     columns = torch.arange(cached, device=like.device).expand(len(begun), cached)
@@ -84,7 +87,7 @@ def rotate(vectors: Tensor, angles: Tensor | None) -> Tensor:
     if angles is None:
         return vectors
     one, other = vectors.chunk(2, dim=-1)
-    cos, sin = angles.cos(), angles.sin()
+    cos, sin = angles.cos().to(vectors.dtype), angles.sin().to(vectors.dtype)
     return torch.cat([one * cos - other * sin, one * sin + other * cos], dim=-1)
 
 

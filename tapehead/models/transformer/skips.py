@@ -50,6 +50,10 @@ class SkipSet(Typed):
     def __len__(self) -> int:
         return len(self.attention) + len(self.mlp)
 
+    def __or__(self, other: "SkipSet") -> Self:
+        """The set of what either skips."""
+        return type(self).of_numbers({*self.numbers, *other.numbers})
+
     def check_layers(self, layers: int) -> None:
         """Refuse sub-layers that a model of so many layers does not have."""
         for name in ("attention", "mlp"):
