@@ -113,7 +113,7 @@ def has_curves(record: Record) -> bool:
 
 
 def parse(path: Path) -> Record:
-    """The values of a JSON file, or one sentence why it has none; empty if they are no record's."""
+    """The values of a JSON file, or one sentence why it has none."""
     try:
         values = json.loads(files.read(path, links=True))
     except files.NotPlain as error:
@@ -124,7 +124,9 @@ def parse(path: Path) -> Record:
         ) from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}): confirm that row again, or remove the file.") from error
-    return values if isinstance(values, dict) else {}
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} is damaged (it holds no record): confirm that row again, or remove the file.")
+    return values
 
 
 def _of_zoo(row: str, folder: Path | None, name: str) -> Machine:

@@ -28,7 +28,10 @@ SCALE = "reproduction.json"
 
 def write(results_folder: Path, out: Path) -> Path:
     """Write the report of a folder of results; the page's file."""
-    text = render(Results.load(results_folder))
+    results = Results.load(results_folder)
+    if not results.records:
+        raise ValueError(f"{results_folder} holds no record: give a folder that tapehead confirm has written to.")
+    text = render(results)
     with files.writing(out, "choose another folder with --out."):
         files.make_folders(out)
         files.replace(out / NAME, text.encode())
@@ -96,7 +99,7 @@ def _check(results: Results) -> None:
             selection(record)
             trained_on(record)
             provenance.section(Results(results.folder, (record,)))
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             what = f"{results.folder / record['file']} is damaged ({type(error).__name__}: {error})"
             raise ValueError(f"{what}: confirm that row again, or remove the file.") from error
 

@@ -144,6 +144,19 @@ def test_a_record_that_is_not_whole_is_refused_by_name(tmp_path, quick_figures, 
         page.render(results_of(tmp_path, record))
 
 
+def test_a_word_in_the_place_of_a_number_is_refused_by_name(tmp_path, quick_figures):
+    record = copies()[0]
+    record["machines"][3]["solved_at"] = "abc"
+    with pytest.raises(ValueError, match="copy-ntm-lstm-tuned.json is damaged"):
+        page.render(results_of(tmp_path, record))
+
+
+def test_a_folder_without_records_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="holds no record"):
+        page.write(tmp_path, tmp_path / "report")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_writes_the_same_page_again(text, tmp_path, quick_figures, capsys):
     results_of(tmp_path, *copies())
     out = tmp_path / "a" / "report"
