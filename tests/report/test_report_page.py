@@ -147,7 +147,7 @@ def test_a_record_that_is_not_whole_is_refused_by_name(tmp_path, quick_figures, 
 def test_a_word_in_the_place_of_a_number_is_refused_by_name(tmp_path, quick_figures):
     record = copies()[0]
     record["machines"][3]["solved_at"] = "abc"
-    with pytest.raises(ValueError, match="copy-ntm-lstm-tuned.json is damaged"):
+    with pytest.raises(ValueError, match=r"copy-ntm-lstm-tuned.json is damaged"):
         page.render(results_of(tmp_path, record))
 
 
