@@ -45,7 +45,7 @@ def test_site_says_what_it_wrote(tmp_path, capsys):
         ("view copy-ntm-lstn", "Did you mean 'copy-ntm-lstm'"),
         ("view .", "holds no run"),
         ("view --export page.html", "--export needs a machine"),
-        ("view copy-ntm-lstm --export .", "is a folder, not a plain file"),
+        ("view copy-ntm-lstm --export .", "is a folder: give the file to write"),
         ("view copy-ntm-lstm --export page.html --also nowhere", "nowhere is no folder"),
         ("view copy-ntm-lstm --also ngrams-ntm-lstm", "--also is for --export"),
         ("view copy-ntm-lstm --seed 3", "seed 3 is not in copy-ntm-lstm"),
