@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from tapehead import checks
 from tapehead.kernels import dispatch
 from tapehead.kernels.lstm_scan.contract import LSTMSpec, check_population
-from tapehead.kernels.ntm_scan.contract import check_tensor, is_vmapped
+from tapehead.kernels.ntm_scan.contract import check_tensor, is_vmapped, refuse_forward_mode
 from tapehead.kernels.ntm_scan.spec import MOST_LAYERS
 from tapehead.losses import BINARY, Loss
 from tapehead.models.sequence import SequenceModel, named_state
@@ -123,6 +123,7 @@ class PaperLSTM(SequenceModel):
         learning = torch.is_grad_enabled() and (flat.requires_grad or inputs.requires_grad)
         if backend == "reference" or learning or slots is not None or is_vmapped(flat):
             return super().population(flat, inputs, lengths, slots)
+        refuse_forward_mode()
         check_population(self._spec, flat, inputs, lengths)
         return dispatch.fused_lstm(backend).forward(self._spec, flat, inputs, lengths).outputs
 

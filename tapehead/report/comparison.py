@@ -16,8 +16,8 @@ from tapehead.report.verdicts import claim_cell
 COMPARED: dict[str, Kind] = {"better": "good", "worse": "bad", "about equal": "", "not tested": "open"}
 
 INTERVALS = """Shares of machines come with Wilson's 95 % interval (claims with the exact one), medians with a
-bootstrap interval of 95 %. A machine
-that failed is in every count and every median, with an infinite cost."""
+bootstrap interval of 95 %. Every machine is in every count and every median: one that was not solved as infinitely
+slow, one without a finite cost as infinitely costly."""
 
 
 def summary(tested: list[Tested], compared: list[Compared]) -> Section:

@@ -257,6 +257,17 @@ def test_a_population_without_gradients_is_the_layer(one_thread: None) -> None:
     assert float((fused - learning).norm() / learning.norm()) < EXACT
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own, on first use
+def test_forward_mode_is_refused() -> None:
+    spec, steps, batch = CASES["tiny"]
+    flat, inputs, _, _, lengths = draw(spec, steps, batch, BINARY)
+    model = truth(spec)
+    with torch.no_grad(), torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(inputs, torch.ones_like(inputs))
+        with pytest.raises(NotImplementedError, match="choose backend='reference'"):
+            model.population(flat, dual, lengths)
+
+
 def test_emulated_names_are_those_of_the_source() -> None:
     """So that a kernel that is added is emulated too."""
     names = {line.split("(const __grid")[0].split()[-1] for line in gpu._text().splitlines() if "__global__" in line}
