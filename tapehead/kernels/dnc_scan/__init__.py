@@ -1,0 +1,1 @@
+"""The scan of a Differentiable Neural Computer over whole sequences: one contract, one truth."""

@@ -1,0 +1,50 @@
+"""One step of a Differentiable Neural Computer as a torch module."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tapehead import checks
+from tapehead.kernels.dnc_scan import reference
+from tapehead.kernels.dnc_scan.contract import DNCState, check_state
+from tapehead.models.dnc.config import DNCConfig
+from tapehead.models.dnc.machine import DNCMachine
+from tapehead.models.sequence import named_state
+
+
+class DNCCell(DNCMachine):
+    """One step: `y, state = cell(x, state)` with x [B, I] or [I]; `state` None starts a sequence.
+
+    It has the parameters of `DNC` under the same names, so a checkpoint of one loads into the other. Options: see
+    `DNCConfig`.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        config = DNCConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
+        super().__init__(config, device, dtype)
+
+    def forward(self, x: Tensor, state: DNCState | None = None) -> tuple[Tensor, DNCState]:
+        checks.tensor("input", x)
+        if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
+            raise ValueError(f"input has shape {tuple(x.shape)}, but this cell takes [batch, {self.input_size}].")
+        batch = self._check_input(x if x.ndim == 2 else x.unsqueeze(0))
+        if state is None:
+            state = self.initial_state(batch.shape[0])
+        else:
+            state = named_state(DNCState, state)
+            state = DNCState(*(part.unsqueeze(0) for part in state)) if x.ndim == 1 else state
+            check_state(self._spec, state, (batch.shape[0],), batch.dtype, batch.device)
+        parameters = {name: self._value(name) for name in self._spec.parameter_shapes}
+        y, state, _ = reference.step(self._spec, parameters, batch, state)
+        if x.ndim == 1:
+            return y.squeeze(0), DNCState(*(part.squeeze(0) for part in state))
+        return y, state
