@@ -1,0 +1,125 @@
+"""`tapehead confirm --verify`: which of equal, the same in distribution and different a record's machines are."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_laboratory import ROW, tapehead, tiny_laboratory
+
+from tapehead.lab import records, verification
+from tapehead.lab.verification import ALIKE, DIFFERENT, EQUAL, UNDECIDED, compare, experiment_of
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def laboratory():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with tiny_laboratory():
+        yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    """The file of a record of three tiny machines."""
+    place = tmp_path_factory.mktemp("confirmed")
+    words = ("confirm", ROW, "--seed", 40, "--seeds", 3, "--sequences", 6, "--work", place / "work")
+    assert tapehead(*words, "--out", place / "out") == 0
+    return place / "out" / f"{ROW}.json"
+
+
+def verify(record, work, *more):
+    return tapehead("confirm", "--verify", record, "--work", work, *more)
+
+
+def test_here_all_machines_are_equal_to_the_bit(record, tmp_path, capsys):
+    before = record.read_bytes()
+    assert verify(record, tmp_path / "work") == 0
+    said = capsys.readouterr().out
+    assert said == "3 of 3 machines have the weights of the record, to the bit.\nVerdict: equal to the bit.\n"
+    assert record.read_bytes() == before
+    assert list((tmp_path / "work" / "verify").iterdir()) == []  # the next verification trains again
+
+
+def test_a_part_of_the_seeds_on_another_backend(record, tmp_path, capsys):
+    assert verify(record, tmp_path / "work", "--seeds", 1, "--backend", "reference") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("0 of 1 machines have the weights of the record, to the bit.\n")
+    assert "Not as in the record: backend cpu -> reference.\n" in said
+    assert "solved: 3 of 3 then, 1 of 1 now (p = 1.000)" in said
+    assert f"Verdict: {UNDECIDED}: take more with --seeds." in said
+
+
+def test_a_record_without_hashes_is_compared_by_its_scores(record, tmp_path, capsys):
+    values = json.loads(record.read_text())
+    for machine in values["machines"]:
+        del machine["weights_sha256"]
+    (tmp_path / "old.json").write_text(json.dumps(values))
+    assert verify(tmp_path / "old.json", tmp_path / "work", "--seeds", 2) == 0
+    assert "2 of 2 machines have the scores of the record" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--seeds", 4), "--seeds is 4, but the record has 3 machines: give 1 to 3."),
+        (("--episodes", 100), "--episodes does not go with --verify"),
+        (("--zoo",), "--zoo does not go with --verify"),
+        ((ROW,), f"{ROW} does not go with --verify"),
+        (("--device", "cuda:99"), "cuda:99"),
+    ],
+)
+def test_what_does_not_go_with_it_is_one_sentence(record, tmp_path, capsys, words, sentence):
+    assert verify(record, tmp_path / "work", *words) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "work").exists()
+
+
+def test_neither_a_row_nor_a_record_is_one_sentence(capsys):
+    assert tapehead("confirm") == 2
+    assert "needs a row" in capsys.readouterr().err
+
+
+def changed(record, change):
+    """The same machines, with other weights and with what `change` does to each."""
+    other = copy.deepcopy(record)
+    for place, machine in enumerate(other["machines"]):
+        machine["weights_sha256"] = "f" * 64
+        change(place, machine)
+    return other
+
+
+def test_machines_that_learn_worse_are_different():
+    """Of a real record, of twenty machines that are all solved."""
+    real = records.read(RESULTS / "devices" / "copy-ntm-lstm-epyc.json")
+    assert compare(real, real).verdict == EQUAL
+    assert compare(real, changed(real, lambda place, machine: None)).verdict == ALIKE
+
+    def unsolved(place, machine):
+        machine["solved_at"] = None if place < 8 else machine["solved_at"]
+
+    def costly(place, machine):
+        machine["scores"][real["headline"]]["bits"] *= 10
+
+    for change, names in ((unsolved, {"solved"}), (costly, {"bits at Length 120"})):
+        found = compare(real, changed(real, change))
+        assert found.verdict == DIFFERENT
+        assert {measure.name for measure in found.differing} >= names
+        assert f"Verdict: different: {found.differing[0].name}" in verification.describe(found)
+    few = changed(real, unsolved)
+    assert compare(real, few | {"machines": few["machines"][:2]}).verdict == UNDECIDED
+
+
+@pytest.mark.parametrize("row", ["copy-ntm-lstm", "copy-ntm-feedforward"])
+def test_a_cpu_and_a_gpu_make_other_machines_of_the_same_distribution(row):
+    """As docs/reproducibility.md says: the same twenty seeds, trained on both."""
+    gpu, cpu = (records.read(RESULTS / "devices" / f"{row}-{device}.json") for device in ("h200", "epyc"))
+    assert experiment_of(gpu, 20, {"place.device": "cpu"}).hash == experiment_of(cpu, 20).hash
+    found = compare(gpu, cpu)
+    assert (found.equal, found.machines, found.verdict) == (0, 20, ALIKE)

@@ -1,0 +1,107 @@
+"""A part of every fault, by the code of `make soak`, in processes of its own; and what the runner and the table do."""
+
+import json
+
+import pytest
+
+from soak import table
+from soak.fault import Case, Fault
+from soak.faults import FAULTS
+from soak.faults.command_lines import line_of
+from soak.faults.damage import KIND_COUNT
+from soak.runner import Outcome, Runner, chunks_of, outcome_of
+from soak.table import Row
+
+PLACE = {"machine": "a machine", "commit": "abc", "date": "2026-11-17"}
+
+
+@pytest.mark.parametrize("number", FAULTS)
+def test_fault(number, tmp_path):
+    fault = FAULTS[number]
+    if (reason := fault.missing()) is not None:
+        pytest.skip(reason)
+    Runner(tmp_path, PLACE, jobs=1).run([(fault, fault.quick)])
+    found = outcome_of(fault, fault.quick, tmp_path)
+    assert found.failures == []
+    assert found.done == fault.quick
+
+
+def test_the_counts_are_at_least_those_that_are_promised():
+    asked = (200, 120, 30, 1600 * KIND_COUNT, 100, 20_050, 60, 500, 500, 2000, 50, 20, 200, 300, 20, 65, 2000)
+    assert all(FAULTS[number].full >= count for number, count in enumerate(asked, 1))
+    lines = {tuple(line_of(number)) for number in range(FAULTS[14].full)}
+    assert len(lines) > 0.9 * FAULTS[14].full
+    assert len({line[0] for line in lines if line}) >= 8
+
+
+def fails_at_three(case):
+    (case.folder / "file").touch()
+    assert case.number != 3, "three is wrong"
+
+
+def made_up(**changes):
+    values = dict(
+        number=99, title="made up", promise="all is well", counted="things", full=10, quick=5, check=fails_at_three
+    )
+    return Fault(**values | changes)
+
+
+def test_sizes_of_cases():
+    assert made_up(each=4).sizes(10) == [4, 4, 2]
+    assert made_up(each=None).sizes(10) == [10]
+    assert made_up(needs=("no_such_package",)).missing() == "no_such_package not installed"
+
+
+def test_a_case_has_its_own_random_numbers(tmp_path):
+    one, other = Case(1, 2, 3, tmp_path), Case(1, 3, 3, tmp_path)
+    assert one.random.random() == one.random.random() != other.random.random()
+
+
+def test_finished_chunks_are_not_repeated_and_failures_are_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(
+        FAULTS, 5, made_up(number=5, check=FAULTS[5].check, chunk=3)
+    )  # a child knows the fault by number
+    first, *rest = chunks_of(FAULTS[5], 10, tmp_path)
+    for chunk in rest:
+        failures = [{"case": 3, "error": "three is wrong"}] if 3 in chunk.numbers else []
+        done = {
+            "done": len(chunk.numbers),
+            "failures": failures,
+            "seconds": 1.0,
+            "processor_seconds": 1.0,
+            "place": PLACE,
+        }
+        chunk.file.write_text(json.dumps(done))
+    Runner(tmp_path, PLACE, jobs=2).run([(FAULTS[5], 10)])
+    found = outcome_of(FAULTS[5], 10, tmp_path)
+    assert (found.done, [failure["case"] for failure in found.failures]) == (10, [3])
+    assert first.outcome()["place"] == PLACE
+    assert capsys.readouterr().err.count("\n") == 1  # one chunk was left to do
+
+
+def test_the_newest_row_of_the_full_count_is_shown(tmp_path):
+    def row(count, failures, date):
+        return Row(99, "made up", count, 10, failures, 1.0, 0.6, date, "a machine", "0123456789abc").text()
+
+    (tmp_path / "2026-01-01-soak.txt").write_text("fault | count\n" + row(10, 0, "2026-01-01") + "\n")
+    (tmp_path / "2026-01-02-soak.txt").write_text(row(4, 1, "2026-01-02") + "\nnot run: x, because y\n")
+    assert table.rows_in(tmp_path)[99].date == "2026-01-01"
+    (tmp_path / "2026-01-03-soak.txt").write_text(row(10, 2, "2026-01-03") + "\n")
+    rows = table.rows_in(tmp_path)
+    assert (rows[99].date, rows[99].failures) == ("2026-01-03", 2)
+    made = table.table([made_up(), made_up(number=98)], rows)
+    assert "| 99 | made up | all is well | 10 things | 2 | 1 | 1 | 2026-01-03 (1) |" in made
+    assert "(1) a machine; commit 012345678." in made
+    assert "10 things asked, not run" in made
+
+
+def test_results_are_written_and_read_again(tmp_path):
+    outcome = Outcome(made_up(), 10, 10, [{"case": 1, "error": "x"}], 9.0, 2.4, [PLACE, PLACE])
+    table.write_results(tmp_path / "2026-11-17-soak.txt", [outcome], {"other": "no numba"})
+    (found,) = table.rows_in(tmp_path).values()
+    assert found == Row(99, "made up", 10, 10, 1, 9.0, 2.0, "2026-11-17", "a machine", "abc")
+
+
+def test_the_page_shows_the_newest_results():
+    page = table.PAGE.read_text()
+    assert table.page_with(page, table.table(list(FAULTS.values()), table.rows_in(table.RESULTS))) == page
