@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit chromium test-gpu soak clean
+.PHONY: demo test lint types unit chromium test-gpu soak docs notebooks lock audit dist-check clean
 
 demo: .venv/ready  ## learn to copy, show how far it carries, draw pictures
 	$(BIN)/tapehead train copy --out runs/demo
@@ -31,16 +31,42 @@ chromium:  ## for the tests in a browser: installed where there is apt and the r
 
 test-gpu: .venv/ready  ## on a machine with a CUDA device; the times go to a file with today's date
 	$(BIN)/pytest -m gpu
-	$(BIN)/tapehead bench --device cuda --no-growth
+	$(BIN)/tapehead bench --device cuda --no-growth --out benchmarks/results
 
-soak: .venv/ready  ## many minutes: sweeps whose workers and drivers are killed; a line about it goes to a dated file
-	$(BIN)/pytest -m soak
+soak: .venv/ready  ## the whole fault suite, under two hours; resumes; a dated file, and the table of docs/reliability.md
+	$(BIN)/python tests/soak
 
-.venv/ready: pyproject.toml constraints.txt
+docs: .venv/ready  ## the site, in docs/_build/html; a warning or a link that leads nowhere is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python docs/_ext/check_links.py docs/_build/html
+
+notebooks: .venv/ready  ## run the notebooks in full, some minutes, and record their outputs for the site
+	$(BIN)/python docs/notebooks/run.py
+
+lock: .tools/ready  ## write the lock files; UPGRADE=1 takes newer versions, UPGRADE=NAME a newer one of a package
+	.tools/bin/python requirements/lock.py --uv .tools/bin/uv --upgrade '$(UPGRADE)'
+
+audit: .tools/ready  ## compare the locked versions with a database of known vulnerabilities; fails without a network
+	.tools/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/dev.txt -r requirements/torch.txt
+
+dist-check: .tools/ready  ## build wheel and sdist, check them, run the quickstart from the wheel in an empty environment
+	.tools/bin/python requirements/dist_check.py
+
+LOCKED = install --quiet --disable-pip-version-check --no-deps --require-hashes -r
+
+# Everything by version and hash. torch is its CPU build where an index or a folder that pip searches has that.
+.venv/ready: pyproject.toml $(wildcard requirements/*.txt)
 	$(PYTHON) -c 'import sys; sys.exit("tapehead needs Python 3.11 or newer, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip $(LOCKED) requirements/dev.txt
+	$(BIN)/pip $(LOCKED) requirements/torch-cpu.txt 2> /dev/null || $(BIN)/pip $(LOCKED) requirements/torch.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch .venv/ready
 
+.tools/ready: requirements/tools.txt
+	$(PYTHON) -m venv .tools
+	.tools/bin/pip $(LOCKED) requirements/tools.txt
+	touch .tools/ready
+
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .tools docs/_build dist .pytest_cache .mypy_cache .ruff_cache

@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from tapehead import cli
+from tapehead.arguments import Train
+from tapehead.arguments.parsing import parse
 from tapehead.commands.experiments import from_options
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
+DOCUMENTS = sorted(path for path in ROOT.glob("docs/**/*.md") if "_build" not in path.parts)
 LESS = {
     "train": ["--episodes", "100", "--evaluation.sequences", "2"],
     "confirm": ["--episodes", "100", "--sequences", "2"],
@@ -42,8 +45,12 @@ def carry_out(arguments):
 
 
 def check(arguments):
-    command = cli._parse(arguments)
-    if isinstance(command, cli.Train) and (Path(command.what).suffix != ".toml" or Path(command.what).exists()):
+    command = parse(arguments)
+    if (
+        isinstance(command, Train)
+        and not command.what.startswith("runs/")
+        and (Path(command.what).suffix != ".toml" or Path(command.what).exists())
+    ):
         from_options(command)
 
 
@@ -64,11 +71,17 @@ def folder(tmp_path, monkeypatch):
     [
         ("README.md", check, 3),
         ("docs/tutorial.md", check, 3),
+        ("docs/pytorch.md", check, 5),
         ("docs/extending.md", carry_out, 3),
         ("docs/sweeps.md", carry_out, 1),
         ("docs/sublayers.md", check, 3),
+        ("docs/dnc.md", check, 1),
         ("docs/reproduce.md", check, 0),
         ("docs/viewer.md", check, 1),
+        ("docs/command-line.md", check, 0),
+        ("docs/quickstart.md", check, 3),
+        ("docs/reference/file-formats.md", check, 1),
+        *((f"docs/howto/{path.name}", check, 1) for path in sorted(ROOT.glob("docs/howto/*.md"))),
     ],
 )
 def test_the_code_of_a_document_runs(document, with_command, least, folder):
@@ -96,7 +109,7 @@ def test_a_block_that_fails_is_noticed(folder):
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
+    "document", ["README.md", "CONTRIBUTING.md", "SECURITY.md", *(str(path.relative_to(ROOT)) for path in DOCUMENTS)]
 )
 def test_links_of_a_document_lead_to_files(document):
     path = ROOT / document
