@@ -15,7 +15,7 @@ from tapehead._version import __version__
 from tapehead.registry import CONTROLLERS, FIGURES, MODELS, OPTIMISERS, SCHEDULES, TASKS
 
 if TYPE_CHECKING:
-    from tapehead import equations, zoo
+    from tapehead import convert, equations, equations_dnc, zoo
     from tapehead.evaluation.generalisation import Score
     from tapehead.evaluation.metrics import bits_per_sequence, ngram_gap, wrong_bits
     from tapehead.experiment.config import Experiment
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from tapehead.experiment.results import Result
     from tapehead.experiment.run import Interrupted, Observer, Status, evaluate, train
     from tapehead.experiment.schedules import Constant, Cosine, Schedule, WarmupCosine
+    from tapehead.figures.animation import animate
+    from tapehead.figures.sequence import draw
     from tapehead.figures.view import RunView
+    from tapehead.kernels.dnc_scan.contract import DNCState, DNCTrace
     from tapehead.kernels.ntm_scan.contract import Trace
     from tapehead.kernels.ntm_scan.controllers import Controller
     from tapehead.kernels.update.optimisers import Adam, Graves, Optimiser
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from tapehead.models import SequenceModel
     from tapehead.models.cell import NTMCell
     from tapehead.models.config import NTMConfig
+    from tapehead.models.dnc.cell import DNCCell
+    from tapehead.models.dnc.config import DNCConfig
+    from tapehead.models.dnc.model import DNC
     from tapehead.models.lstm import PaperLSTM
     from tapehead.models.machine import NTMState
     from tapehead.models.ntm import NTM
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from tapehead.models.transformer.skips import SkipSet
     from tapehead.optim import RMSpropGraves
     from tapehead.paper.recipes import general_experiment, row_experiment
+    from tapehead.portable.write import export_model
     from tapehead.streams import Stream, stream
     from tapehead.sweep.driver import run_sweep
     from tapehead.sweep.jobs import Job
@@ -54,13 +61,19 @@ _HOMES = {
     "tapehead.experiment.results": ("Result",),
     "tapehead.experiment.run": ("Interrupted", "Observer", "Status", "evaluate", "train"),
     "tapehead.experiment.schedules": ("Constant", "Cosine", "Schedule", "WarmupCosine"),
+    "tapehead.figures.animation": ("animate",),
+    "tapehead.figures.sequence": ("draw",),
     "tapehead.figures.view": ("RunView",),
+    "tapehead.kernels.dnc_scan.contract": ("DNCState", "DNCTrace"),
     "tapehead.kernels.ntm_scan.contract": ("Trace",),
     "tapehead.kernels.ntm_scan.controllers": ("Controller",),
     "tapehead.kernels.update.optimisers": ("Adam", "Graves", "Optimiser"),
     "tapehead.losses": ("BINARY", "CATEGORICAL", "Loss"),
     "tapehead.models": ("SequenceModel",),
     "tapehead.models.config": ("NTMConfig",),
+    "tapehead.models.dnc.cell": ("DNCCell",),
+    "tapehead.models.dnc.config": ("DNCConfig",),
+    "tapehead.models.dnc.model": ("DNC",),
     "tapehead.models.lstm": ("PaperLSTM",),
     "tapehead.models.cell": ("NTMCell",),
     "tapehead.models.machine": ("NTMState",),
@@ -69,19 +82,21 @@ _HOMES = {
     "tapehead.models.transformer.skips": ("SkipSet",),
     "tapehead.optim": ("RMSpropGraves",),
     "tapehead.paper.recipes": ("general_experiment", "row_experiment"),
+    "tapehead.portable.write": ("export_model",),
     "tapehead.streams": ("Stream", "stream"),
     "tapehead.sweep.driver": ("run_sweep",),
     "tapehead.sweep.jobs": ("Job",),
     "tapehead.tasks": ("Batch", "Size", "Task", "make_task"),
     "tapehead.zoo.find": ("load",),
 }
-_MODULES = ("equations", "zoo")
+_MODULES = ("convert", "equations", "equations_dnc", "zoo")
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BINARY",
     "CATEGORICAL",
     "CONTROLLERS",
+    "DNC",
     "FIGURES",
     "MODELS",
     "NTM",
@@ -95,6 +110,10 @@ __all__ = [
     "Controller",
     "Cosine",
     "Curriculum",
+    "DNCCell",
+    "DNCConfig",
+    "DNCState",
+    "DNCTrace",
     "Evaluation",
     "Experiment",
     "Graves",
@@ -127,9 +146,14 @@ __all__ = [
     "Validation",
     "WarmupCosine",
     "__version__",
+    "animate",
     "bits_per_sequence",
+    "convert",
+    "draw",
     "equations",
+    "equations_dnc",
     "evaluate",
+    "export_model",
     "general_experiment",
     "load",
     "make_task",

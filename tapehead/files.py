@@ -5,7 +5,6 @@ nor an enormous file is opened. A file is written under a temporary name that ca
 and renamed, so readers see the old or the new one, and never a part. Nothing is written or removed through a link.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -13,15 +12,23 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+if sys.platform != "win32":
+    import fcntl
+
 LIMIT = 16 << 20
 """Bytes of a JSON file at most; the record of 10,000 machines, the longest that can be made, has 12 million."""
 
 LOCK_TRIES = 100
+
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)  # neither of the two is on Windows, where the next one is needed
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)
+_BYTES = getattr(os, "O_BINARY", 0)
 
 _KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
@@ -80,7 +87,7 @@ def _kind(mode: int) -> str:
 def read(path: Path, limit: int = LIMIT, *, links: bool = False) -> bytes:
     """The bytes of a plain file of at most `limit` bytes. links: whether the path may be a symbolic link to one."""
     _expect_file(path, path.stat(follow_symlinks=links), limit)
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW)), "rb") as file:
+    with os.fdopen(os.open(path, os.O_RDONLY | _BYTES | _NO_WAITING | (0 if links else _NO_LINKS)), "rb") as file:
         found = os.fstat(file.fileno())  # of what has been opened, which may have come since
         _expect_file(path, found, limit)
         data = file.read(found.st_size + 1)
@@ -113,7 +120,7 @@ def _named(path: Path) -> Iterator[None]:
 
 def write_new(path: Path, data: bytes) -> None:
     """Write a file that is not there yet, and wait until it is on the disk."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BYTES | _NO_LINKS
     with _named(path), os.fdopen(os.open(path, flags, 0o666), "wb") as file:
         file.write(data)
         file.flush()
@@ -138,7 +145,7 @@ def replace(path: Path, data: bytes) -> None:
 def append(path: Path, data: bytes) -> None:
     """Append to a plain file, which is made if need be. It is not flushed to the disk."""
     expect_file(path)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BYTES | _NO_LINKS | _NO_WAITING
     with _named(path), os.fdopen(os.open(path, flags, 0o666), "ab") as file:
         _expect_file(path, os.fstat(file.fileno()))
         file.write(data)
@@ -218,15 +225,24 @@ def discard(folder: Path) -> None:
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
+def need_locks() -> None:
+    """Refuse a system that does not have the locks of runs and sweeps."""
+    if sys.platform == "win32":
+        raise ValueError(
+            "runs and sweeps need POSIX file locks, which Windows does not have: train on Linux or macOS, or under WSL."
+        )
+
+
 def lock(path: Path) -> int | None:
     """Lock a file, which is made if need be: its descriptor, or None if another process holds the lock.
 
     A process that gives up may remove the file between our opening and our locking it. The lock of a removed file
     excludes no process, because the next process makes a new one, so the path is then tried again.
     """
+    need_locks()
     for _ in range(LOCK_TRIES):
         expect_file(path)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS | _NO_WAITING, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(descriptor), path.lstat()):
@@ -242,8 +258,10 @@ def lock(path: Path) -> int | None:
 
 def is_locked(path: Path) -> bool:
     """Whether a process has locked a file. Looking takes the lock for a moment, shared with others who look."""
+    if sys.platform == "win32":  # where nothing is locked
+        return False
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | _NO_LINKS | _NO_WAITING)
     except OSError:
         return False
     try:

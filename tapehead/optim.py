@@ -1,6 +1,8 @@
 """`RMSpropGraves` as a `torch.optim.Optimizer`, for models of your own; on the update kernel that runs have, too."""
 
 import functools
+import itertools
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,13 +13,16 @@ from torch.autograd.graph import increment_version
 
 from tapehead import checks
 from tapehead.kernels import dispatch
-from tapehead.kernels.memory import PlainTensors, in_one_piece, is_plain
+from tapehead.kernels.memory import PlainTensors, all_plain, in_one_piece, is_plain
 from tapehead.kernels.update.contract import Update, UpdateRule, UpdateState
 from tapehead.kernels.update.optimisers import Graves
 
 GRAVES = Graves()
+HYPER = ("decay", "momentum", "epsilon")
+"""Hyper-parameters of a group beside `lr` and `clip`."""
 FUSED = {"cpu": (torch.float32, torch.float64), "cuda": (torch.float32,)}
 """Types of numbers that the fused updates know, by device."""
+_LAYOUT, _ALL_STRIDED = operator.attrgetter("layout"), itertools.repeat(torch.strided)
 ALIGNED = 16
 """Bytes: what the GPU's update needs its parameters to begin at."""
 
@@ -33,7 +38,9 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
         options["clip"] = checks.real("clip", options["clip"])
         if options["clip"] <= 0:
             raise ValueError(f"clip is {options['clip']}, but it must be positive, or None for no clipping.")
-    return options
+    given = {name: options[name] for name in HYPER if name in options}
+    rule = Graves(**given)  # which refuses what does not fit
+    return options | {name: getattr(rule, name) for name in given}
 
 
 class RMSpropGraves(torch.optim.Optimizer):
@@ -41,18 +48,31 @@ class RMSpropGraves(torch.optim.Optimizer):
 
     `clip` clips every gradient component to +- its value first, as the paper does with 10; None does not clip.
 
-        n = 0.95 n + 0.05 g^2;  m = 0.95 m + 0.05 g;  d = 0.9 d - lr g / sqrt(n - m^2 + 1e-4);  w = w + d
+        n = decay n + (1 - decay) g^2         mean of squares
+        m = decay m + (1 - decay) g           mean
+        d = momentum d - lr g / sqrt(n - m^2 + epsilon)
+        w = w + d
     """
 
-    def __init__(self, params: Iterable[Any], lr: float = 1e-4, *, clip: float | None = 10.0) -> None:
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-4,
+        *,
+        clip: float | None = 10.0,
+        decay: float = GRAVES.decay,
+        momentum: float = GRAVES.momentum,
+        epsilon: float = GRAVES.epsilon,
+    ) -> None:
         if not isinstance(params, Iterable) or isinstance(params, Tensor | range):
             raise TypeError(f"params is of type {type(params).__name__}, but it must be an iterable of tensors.")
-        super().__init__(params, _checked({"lr": lr, "clip": clip}))
+        options = {"lr": lr, "clip": clip, "decay": decay, "momentum": momentum, "epsilon": epsilon}
+        super().__init__(params, _checked(options))
         self._joint: dict[tuple[int, torch.device, torch.dtype], JointState] = {}
         self._whole: dict[int, JointState] = {}  # by group, where all its parameters have one
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Every group may have its own `lr` and `clip`; the constructor comes here, too."""
+        """Every group may have hyper-parameters of its own; the constructor comes here, too."""
         if "params" not in param_group:
             raise ValueError(f"params has a group with {list(param_group)} alone, but it needs 'params'.")
         super().add_param_group(_checked(param_group))
@@ -97,7 +117,7 @@ class RMSpropGraves(torch.optim.Optimizer):
 
     @torch.no_grad()
     def _step_group(self, index: int, group: dict[str, Any]) -> None:
-        lr, clip = group["lr"], group["clip"]
+        lr, rule = group["lr"], _rule_of(group)
         self._whole.pop(index, None)
         together: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
         for parameter in group["params"]:
@@ -106,12 +126,12 @@ class RMSpropGraves(torch.optim.Optimizer):
             if isinstance(lr, float) and _is_usual(parameter):
                 together.setdefault((parameter.device, parameter.dtype), []).append(parameter)
             else:
-                self._step_one(parameter, lr, clip)
+                self._step_one(parameter, lr, rule)
         for (device, dtype), parameters in together.items():
             joint = self._joint_state(index, parameters, device, dtype)
-            if not joint.update(lr, clip):
+            if not joint.update(lr, rule):
                 for parameter in parameters:
-                    self._step_one(parameter, lr, clip)
+                    self._step_one(parameter, lr, rule)
             elif len(parameters) == len(group["params"]):
                 self._whole[index] = joint
 
@@ -127,9 +147,12 @@ class RMSpropGraves(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Comes after loading, copying and unpickling, which all make new tensors."""
         super().__setstate__(state)
+        for group in self.param_groups:  # a state of a version that had no names for them
+            for name in HYPER:
+                group.setdefault(name, getattr(GRAVES, name))
         self._joint, self._whole = {}, {}
 
-    def _step_one(self, parameter: Tensor, lr: float, clip: float | None) -> None:
+    def _step_one(self, parameter: Tensor, lr: float, rule: UpdateRule) -> None:
         """The formulas in torch, for one parameter of any kind."""
         state = self.state[parameter]
         if not state:
@@ -137,9 +160,9 @@ class RMSpropGraves(torch.optim.Optimizer):
                 state[name] = torch.zeros_like(parameter)
         g = parameter.grad
         assert g is not None
-        if clip is not None:
-            g = g.clamp(-clip, clip)
-        w, moments = GRAVES.step(parameter, g, [state[name] for name in GRAVES.moments], lr, torch.zeros(()))
+        if rule.clip != "none":
+            g = g.clamp(-rule.clip_at, rule.clip_at)
+        w, moments = rule.optimiser.step(parameter, g, [state[name] for name in GRAVES.moments], lr, torch.zeros(()))
         parameter.copy_(w)
         state.update(zip(GRAVES.moments, moments, strict=True))
 
@@ -171,14 +194,16 @@ class JointState:
         like = parameters[0]
         self._sizes = [parameter.numel() for parameter in parameters]
         self._state = UpdateState(UpdateRule(GRAVES), like.new_empty(1, sum(self._sizes)))
-        self._views: list[dict[str, Tensor]] = [{} for _ in parameters]
+        all_views: list[dict[str, Tensor]] = [{} for _ in parameters]
         for name, moment in zip(GRAVES.moments, self._state.moments, strict=True):
-            for views, parameter, part in zip(self._views, parameters, moment[0].split(self._sizes), strict=True):
+            for views, parameter, part in zip(all_views, parameters, moment[0].split(self._sizes), strict=True):
                 views[name] = part.view(parameter.shape)
-        for views, parameter in zip(self._views, parameters, strict=True):
+        for views, parameter in zip(all_views, parameters, strict=True):
             for name, old in state[parameter].items():
                 views[name].copy_(old)
             state[parameter].update(views)
+        self._own = [state[parameter] for parameter in parameters]
+        self._entries = self._current_entries()
         self._lr, self._rates = 0.0, like.new_zeros(1)
         self._costs = like.new_zeros(1, 1)
         self._squares = like.new_zeros(1, 1)  # "finite": the gradient need not be looked at, see `update`
@@ -190,13 +215,15 @@ class JointState:
 
     def is_of(self, parameters: list[Tensor], state: Any) -> bool:
         """Whether it still is the state of these parameters: others may have gradients, or the state been replaced."""
-        if len(parameters) != len(self._parameters):
+        if len(parameters) != len(self._parameters) or any(map(operator.is_not, parameters, self._parameters)):
             return False
-        for parameter, own, views in zip(parameters, self._parameters, self._views, strict=True):
-            current = state[parameter]
-            if parameter is not own or any(current.get(name) is not view for name, view in views.items()):
-                return False
-        return True
+        if any(map(operator.is_not, map(state.get, parameters), self._own)):
+            return False
+        entries = self._current_entries()
+        return len(entries) == len(self._entries) and all(map(operator.is_, entries, self._entries))
+
+    def _current_entries(self) -> list[Any]:
+        return list(itertools.chain.from_iterable(map(dict.values, self._own)))
 
     def update_again(self, group: dict[str, Any], state: Any) -> bool:
         """One update of a whole group where it is; False, and nothing done, if something is not as it was before."""
@@ -206,21 +233,20 @@ class JointState:
         if not self._known.are(parameters) or not self.is_of(parameters, state):
             return False
         gradients = [parameter.grad for parameter in parameters]
-        for gradient in gradients:
-            if gradient is None or not is_plain(gradient) or gradient.layout != torch.strided:
-                return False
-        return self._apply(gradients, lr, group["clip"])
+        if not all_plain(gradients) or any(map(operator.is_not, map(_LAYOUT, gradients), _ALL_STRIDED)):
+            return False
+        return self._apply(gradients, lr, _rule_of(group))
 
-    def update(self, lr: float, clip: float | None) -> bool:
+    def update(self, lr: float, rule: UpdateRule) -> bool:
         """One update; False, and nothing done, if a gradient is not finite and the kernel refuses it.
 
         Runs skip such an update, but an optimiser of torch carries a NaN on into the parameters.
         """
         if not self._known.are(self._parameters):
             self._look_at_memory()
-        return self._apply([parameter.grad for parameter in self._parameters if parameter.grad is not None], lr, clip)
+        return self._apply([parameter.grad for parameter in self._parameters if parameter.grad is not None], lr, rule)
 
-    def _apply(self, gradients: list[Tensor], lr: float, clip: float | None) -> bool:
+    def _apply(self, gradients: list[Tensor], lr: float, rule: UpdateRule) -> bool:
         if lr != self._lr:
             self._lr = lr
             self._rates.fill_(lr)
@@ -228,7 +254,7 @@ class JointState:
         self._state.parameters = _gathered(self._parameters) if weights is None else weights
         gradient = in_one_piece(gradients)
         gradient = _gathered(gradients) if gradient is None else gradient
-        skipped = self._update(_rule(clip), self._state, gradient, self._costs, self._rates, self._squares)
+        skipped = self._update(rule, self._state, gradient, self._costs, self._rates, self._squares)
         if skipped.device.type == "cpu" and bool(skipped):
             return False
         if weights is not None:
@@ -239,9 +265,14 @@ class JointState:
         return True
 
 
+def _rule_of(group: dict[str, Any]) -> UpdateRule:
+    return _rule(group["clip"], group["decay"], group["momentum"], group["epsilon"])
+
+
 @functools.lru_cache(maxsize=8)
-def _rule(clip: float | None) -> UpdateRule:
-    return UpdateRule(GRAVES, "none") if clip is None else UpdateRule(GRAVES, "elementwise", clip)
+def _rule(clip: float | None, decay: float, momentum: float, epsilon: float) -> UpdateRule:
+    graves = Graves(decay=decay, momentum=momentum, epsilon=epsilon)
+    return UpdateRule(graves, "none") if clip is None else UpdateRule(graves, "elementwise", clip)
 
 
 def _gathered(tensors: list[Tensor]) -> Tensor:

@@ -130,6 +130,7 @@ TASKS = Registry(
         "parity": "tapehead.tasks.parity:Parity",
         "addition": "tapehead.tasks.addition:Addition",
         "text": "tapehead.tasks.text:Text",
+        "graph": "tapehead.tasks.graph:Graph",
     },
 )
 
@@ -137,6 +138,7 @@ MODELS = Registry(
     "model",
     {
         "ntm": "tapehead.models.ntm:NTM",
+        "dnc": "tapehead.models.dnc.model:DNC",
         "lstm": "tapehead.models.lstm:PaperLSTM",
         "transformer": "tapehead.models.transformer.model:Transformer",
     },
@@ -174,5 +176,6 @@ FIGURES = Registry(
         "answers": "tapehead.figures.answers:answers",
         "predictions": "tapehead.figures.predictions:predictions",
         "memory": "tapehead.figures.memory:memory_use",
+        "links": "tapehead.figures.dnc:link_use",
     },
 )

@@ -20,8 +20,28 @@ def prepare() -> None:
             stream.reconfigure(errors=errors)
 
 
+_quiet = False
+
+
+def be_quiet(quiet: bool) -> None:
+    """Whether progress and remarks are left out from here on; what went wrong is still said."""
+    global _quiet
+    _quiet = quiet
+
+
+def is_quiet() -> bool:
+    return _quiet
+
+
 def say(text: str) -> None:
-    """Print a line on standard error. A terminal or pipe that is gone does not end the work that is reported."""
+    """Print progress or a remark on standard error, unless that is to be quiet."""
+    if not _quiet:
+        complain(text)
+
+
+def complain(text: str) -> None:
+    """Print a line on standard error, whatever was asked for: what went wrong, or what stops the work. A terminal or
+    pipe that is gone does not end the work that is reported."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 

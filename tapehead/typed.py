@@ -5,6 +5,7 @@ Literal, tuples, unions of these, dict, or another `Typed`. Canonical means that
 is meant, and that lists are tuples; so equal settings are equal data, whatever they were written as.
 """
 
+import ast
 import contextlib
 import dataclasses
 import functools
@@ -12,9 +13,10 @@ import inspect
 import json
 import math
 import numbers
+import textwrap
 import types
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from tapehead.suggest import unknown
 
@@ -69,6 +71,40 @@ class Typed:
         except TypeError as error:  # a field without a default is missing
             reason = str(error).partition("() ")[2] or str(error)
             raise ValueError(f"{where or cls.__name__}: {reason}.") from None
+
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def with_field_texts(kind: Kind) -> Kind:
+    """A decorator that adds the text under each field of a dataclass to the class's own, for `help` and editors."""
+    texts: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        texts |= _field_texts(one) if dataclasses.is_dataclass(one) else {}
+    lines = [f"    {name}: {words}" for name, words in texts.items()]
+    if lines and kind.__doc__:
+        kind.__doc__ = "\n".join([inspect.cleandoc(kind.__doc__), "", "Fields:", *lines])
+    return kind
+
+
+def _field_texts(kind: type) -> dict[str, str]:
+    """The fields of a class with their types, defaults and texts; none where there is no source to read them from."""
+    try:
+        (tree,) = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
+    except (OSError, SyntaxError):
+        return {}
+    assert isinstance(tree, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for statement, following in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        words = ast.unparse(statement.annotation)
+        words += f" = {ast.unparse(statement.value)}" if statement.value is not None else ""
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            text = " ".join(str(following.value.value).split())
+            words += "\n" + textwrap.fill(text, 100, initial_indent=" " * 8, subsequent_indent=" " * 8)
+        texts[statement.target.id] = words
+    return texts
 
 
 def hints(kind: type) -> dict[str, Any]:

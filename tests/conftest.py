@@ -1,5 +1,6 @@
 """Tests marked `gpu` need a CUDA device, and are skipped where there is none."""
 
+import contextlib
 import signal
 
 import cuda_on_cpu
@@ -25,11 +26,12 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request, monkeypatch):
+def device(request):
     """Where the GPU's kernels run: thread by thread on the CPU, or on a GPU."""
-    if request.param == "cpu":
-        cuda_on_cpu.emulate(monkeypatch)
-    return torch.device(request.param)
+    if request.param == "cpu" and cuda_on_cpu.COMPILER is None:
+        pytest.skip("no C++ compiler")
+    with cuda_on_cpu.emulated() if request.param == "cpu" else contextlib.nullcontext():
+        yield torch.device(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,9 @@
 // Enough of CUDA to run scan.cu and update.cu on a CPU, one thread of a block after the other: every CUDA thread is a fibre that runs
-// until its next barrier or exchange. Slow and exact; it finds wrong arithmetic and wrong indices, not races.
+// until its next barrier or exchange. Slow and exact; it finds wrong arithmetic and wrong indices, not races. A fibre is entered by
+// setcontext once, then left and resumed by _longjmp, which unlike swapcontext asks nothing of the system.
 #include <algorithm>
 #include <cmath>
+#include <csetjmp>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -38,10 +40,17 @@ inline float __int_as_float(int bits) { float x; std::memcpy(&x, &bits, 4); retu
 
 namespace fibres {
 struct Barrier { int size = 0, arrived = 0, generation = 0; };
-static std::vector<ucontext_t> contexts;
-static std::vector<std::vector<char>> stacks;
-static std::vector<bool> done;
-static ucontext_t scheduler;
+struct Fibre {
+  ucontext_t entry;
+  jmp_buf here;
+  std::vector<char> stack;
+  bool started, done;
+  const Barrier* barrier;  // that it waits at, and the generation that must pass
+  int generation;
+  bool waits() const { return barrier && barrier->generation == generation; }
+};
+static std::vector<Fibre> all_fibres;
+static jmp_buf scheduler;
 static int current;
 static Barrier cluster;
 static std::vector<Barrier> blocks, warps;
@@ -54,12 +63,21 @@ static std::vector<std::vector<Copy>> copies;  // of each thread, asked for and 
 constexpr unsigned UNTOUCHED = 0x7fc00000;     // a NaN
 constexpr int SHARED_WORDS = SHARED_VECTORS * 4;
 
+__attribute__((noinline)) static void leave(Fibre& fibre) { if (!_setjmp(fibre.here)) _longjmp(scheduler, 1); }
+__attribute__((noinline)) static void resume(Fibre& fibre) {
+  if (_setjmp(scheduler)) return;
+  if (fibre.started) _longjmp(fibre.here, 1);
+  fibre.started = true;
+  setcontext(&fibre.entry);
+}
 inline void wait(Barrier& barrier) {
   const int generation = barrier.generation;
   if (++barrier.arrived == barrier.size) { barrier.arrived = 0; barrier.generation++; return; }
-  while (barrier.generation == generation) swapcontext(&contexts[current], &scheduler);
+  Fibre& me = all_fibres[current];
+  me.barrier = &barrier; me.generation = generation;
+  leave(me);
 }
-static void start() { body(argument); done[current] = true; swapcontext(&contexts[current], &scheduler); }
+static void start() { body(argument); all_fibres[current].done = true; leave(all_fibres[current]); }
 
 // Whether the blocks of a cluster kept to their shared memory and waited for all their copies.
 static bool run_cluster(int first, int size, int threads, int shared_bytes) {
@@ -68,21 +86,24 @@ static bool run_cluster(int first, int size, int threads, int shared_bytes) {
   unsigned* words = (unsigned*)memories.data();
   std::fill(words, words + size * SHARED_WORDS, UNTOUCHED);
   copies.assign(all, {});
-  contexts.resize(all); stacks.resize(all); done.assign(all, false); exchanged.resize(all);
+  all_fibres.resize(all); exchanged.resize(all);
   cluster = Barrier{all}; blocks.assign(size, Barrier{threads}); warps.assign(all / 32, Barrier{32});
-  for (int i = 0; i < all; i++) {
-    stacks[i].resize(1 << 16);
-    getcontext(&contexts[i]);
-    contexts[i].uc_stack.ss_sp = stacks[i].data(); contexts[i].uc_stack.ss_size = stacks[i].size(); contexts[i].uc_link = nullptr;
-    makecontext(&contexts[i], start, 0);
+  for (Fibre& fibre : all_fibres) {
+    fibre.stack.resize(1 << 16); fibre.started = fibre.done = false; fibre.barrier = nullptr;
+    getcontext(&fibre.entry);
+    fibre.entry.uc_stack.ss_sp = fibre.stack.data(); fibre.entry.uc_stack.ss_size = fibre.stack.size(); fibre.entry.uc_link = nullptr;
+    makecontext(&fibre.entry, start, 0);
   }
-  for (int left = all; left > 0;) {
+  for (int left = all, moved = 1; left > 0; moved = 0) {
     left = 0;
     for (int i = 0; i < all; i++) {
-      if (done[i]) continue;
-      left++; current = i; threadIdx = {i % threads, 0, 0}; blockIdx.x = first + i / threads;
-      swapcontext(&scheduler, &contexts[i]);
+      if (all_fibres[i].done) continue;
+      left++;
+      if (all_fibres[i].waits()) continue;
+      moved++; current = i; threadIdx = {i % threads, 0, 0}; blockIdx.x = first + i / threads;
+      resume(all_fibres[i]);
     }
+    if (left && !moved) return false;  // some wait for others that have ended
   }
   bool good = std::all_of(copies.begin(), copies.end(), [](const std::vector<Copy>& left) { return left.empty(); });
   for (int n = 0; n < size; n++) {

@@ -22,13 +22,14 @@ ENVIRONMENT = {
 
 def made_up(row, *, solved=None, recipe="tuned", seeds=None, episodes=None, curve=None, file=None, **costs):
     """A record. solved: sequences until each machine was solved (None: never). costs: by label, with underscores for
-    spaces, the bits of each machine, or of all of them."""
+    spaces, the bits of each machine, or of all of them. Copy machines are not selected by a validation."""
     lists = [bits for bits in costs.values() if isinstance(bits, list)]
     solved = [1000] * (len(lists[0]) if lists else seeds or 10) if solved is None else solved
     count = len(solved)
     labels = {label.replace("_", " ").replace(" and ", ", "): _listed(bits, count) for label, bits in costs.items()}
     changes = {"seeds": tuple(range(1000, 1000 + count))} | ({"training.episodes": episodes} if episodes else {})
-    experiment = row_experiment(row, recipe, changes)
+    unselected = recipe == "tuned" and row.startswith("copy-")
+    experiment = row_experiment(row, "once" if unselected else recipe, changes)
     machines = [
         {
             "seed": 1000 + m,

@@ -220,3 +220,33 @@ def test_gradients_are_cleared():
     assert all(not parameter.grad.any() for parameter in parameters)
     optimiser.zero_grad()
     assert all(parameter.grad is None for parameter in parameters)
+
+
+def test_hyper_parameters_are_shown_and_used():
+    """By group; a state that was saved before they had names has the defaults."""
+    one, two = (torch.nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2))
+    optimiser = RMSpropGraves(
+        [{"params": [one]}, {"params": [two], "decay": 0.5, "momentum": 0.0}], lr=1e-2, epsilon=1e-3
+    )
+    assert "momentum: 0.9" in repr(optimiser)
+    assert "decay: 0.5" in repr(optimiser)
+    for parameter in (one, two):
+        parameter.grad = torch.tensor([3.0, -1.0])
+    optimiser.step()
+    for parameter, decay in ((one, 0.95), (two, 0.5)):
+        variance = (1 - decay) * parameter.grad**2 - ((1 - decay) * parameter.grad) ** 2
+        expected = torch.tensor([1.0, -2.0]) - 1e-2 * parameter.grad / (variance + 1e-3).sqrt()
+        torch.testing.assert_close(parameter.detach(), expected)
+    optimiser.step()
+    assert not torch.equal(optimiser.state[one]["delta"], optimiser.state[two]["delta"])
+    saved = optimiser.state_dict()
+    for group in saved["param_groups"]:
+        del group["decay"], group["momentum"], group["epsilon"]
+    optimiser.load_state_dict(saved)
+    assert [group["decay"] for group in optimiser.param_groups] == [GRAVES.decay] * 2
+
+
+@pytest.mark.parametrize(("name", "value"), [("decay", 1.0), ("momentum", -0.1), ("epsilon", 0.0), ("decay", "much")])
+def test_wrong_hyper_parameters(name, value):
+    with pytest.raises(ValueError, match=f"{name} is "):
+        RMSpropGraves([torch.nn.Parameter(torch.zeros(1))], **{name: value})

@@ -7,7 +7,7 @@ import signal
 import torch
 
 import tapehead
-from tapehead.experiment import checkpoint, events
+from tapehead.experiment import checkpoint
 from tapehead.experiment.loop import Trainer
 from tapehead.experiment.run import Observer
 from tapehead.tasks.copy import Copy
@@ -91,7 +91,6 @@ def outcome(folder):
     return (
         result,
         (folder / "metrics.jsonl").read_bytes(),
-        (folder / "tensorboard" / events.FILE).read_bytes(),
         {path.name: path.read_bytes() for path in newest.iterdir()},
     )
 

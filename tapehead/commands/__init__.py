@@ -1,4 +1,4 @@
-"""What each command of the command line does. A command's module has the name of its options in `tapehead.cli`."""
+"""What each command does. A command's module has the name of its class in `tapehead.arguments`."""
 
 from collections.abc import Callable
 from functools import partial

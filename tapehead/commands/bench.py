@@ -1,13 +1,13 @@
 """`tapehead bench`: the gate, then the table, then how the cost grows."""
 
 import datetime
+import itertools
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from tapehead import files
@@ -25,44 +25,47 @@ from tapehead.bench.measure import (
 )
 from tapehead.commands.experiments import describe, read_experiment
 from tapehead.commands.options import check_count, check_device, make_folder
+from tapehead.commands.progress import Steps
 from tapehead.commands.tables import new_table, print_table
 from tapehead.environment import environment
 from tapehead.experiment.parts import BLOCK
+from tapehead.terminal import complain, say
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 COPY = "copy at length 20, 128 x 20 memory, controller of 100"
 SLOW_UPDATES = 2
 """Updates in one timing of a subject that takes a tenth of a second each."""
 
 
-def run(options: "cli.Bench") -> int:
+def run(options: "arguments.Bench") -> int:
     check_count("--rounds", options.rounds)
     experiment = None if options.experiment is None else read_experiment(options.experiment)
     if experiment is not None and options.device is not None:
         experiment = experiment.with_values({"place.device": options.device})
     device = options.device or "cpu" if experiment is None else experiment.place.device
     check_device(device)
-    console = Console(stderr=True, highlight=False, markup=False)
     fast = "gpu" if device.startswith("cuda") else "cpu"
     if experiment is not None:
         subjects = [experiment_subject(experiment)]  # before any folder is made: refuses what cannot be trained
     make_folder(options.out)
-    console.print(f"The gate: is the {fast} backend right?")
+    say(f"The gate: is the {fast} backend right?")
     failures = quick_gate(fast, torch.device(device))
     if failures:
-        print("\n".join(f"tapehead: {failure}" for failure in failures), file=sys.stderr)
-        print("tapehead: the gate is red, so no speed is shown.", file=sys.stderr)
+        for sentence in (*failures, "the gate is red, so no speed is shown."):
+            complain(f"tapehead: {sentence}")
         return 1
     threads = torch.get_num_threads()
-    with console.status("timing") as status:
+    with Steps("timing") as steps:
         drop_ins: list[Subject] = []
         if experiment is None:
             subjects, drop_ins = _subjects(fast, device), _drop_ins(fast, device)
-        time_all(subjects + drop_ins, options.rounds, status.update)
         grows = options.growth and experiment is None
-        curves = growing.growth(fast, device, options.rounds, status.update) if grows else {}
+        points = sum(map(len, growing.AXES.values())) if grows else 0
+        tell = _counted(steps, (options.rounds + 1) * (len(subjects) + len(drop_ins) + points))
+        time_all(subjects + drop_ins, options.rounds, tell)
+        curves = growing.growth(fast, device, options.rounds, tell) if grows else {}
     torch.set_num_threads(threads)
     rows, drop_in_rows = [subject.row() for subject in subjects], [subject.row() for subject in drop_ins]
     about = COPY if experiment is None else describe(experiment)
@@ -83,6 +86,18 @@ def run(options: "cli.Bench") -> int:
     for path in _keep(record, curves, fast, options.out, f"{datetime.date.today()}-{name}"):
         print(path)
     return 0
+
+
+def _counted(steps: Steps, of: int) -> Callable[[str], None]:
+    """What shows each timing as it begins, with how many there are."""
+    done = itertools.count()
+    steps.begin()
+
+    def tell(words: str) -> None:
+        k = next(done)
+        steps.show(k, of, words, f"{k} of {of} timings, {words}")
+
+    return tell
 
 
 def _subjects(fast: str, device: str) -> list[Subject]:

@@ -17,12 +17,12 @@ from tapehead.models.config import NTMConfig
 from tapehead.models.ntm import NTM
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 PACKAGES = ("torch", "numpy", "numba", "safetensors", "tyro", "rich", "matplotlib")
 
 
-def run(options: "cli.Doctor") -> int:
+def run(options: "arguments.Doctor") -> int:
     sound = True
     for name, check in CHECKS.items():
         try:

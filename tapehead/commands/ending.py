@@ -70,11 +70,11 @@ class Ending:
         if isinstance(error, BrokenPipeError):
             return 1
         if os.environ.get("TAPEHEAD_DEBUG"):
-            terminal.say("".join(traceback.format_exception(error)).rstrip())
+            terminal.complain("".join(traceback.format_exception(error)).rstrip())
         reason = explain(error, SMALLER.get(self.command, "use a machine with more of it"))
         if reason.ours:
             says = f"internal error ({reason.says}): please report it; set TAPEHEAD_DEBUG=1 for the traceback."
         else:
             says = f"{reason.says}; set TAPEHEAD_DEBUG=1 for the traceback." if reason.line else reason.says
-        terminal.say(f"tapehead: {' '.join(says.split())}")
+        terminal.complain(f"tapehead: {' '.join(says.split())}")
         return 1 if reason.ours else 2

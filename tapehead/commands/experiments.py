@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tapehead.experiment.config import Experiment, changed, read_toml
 from tapehead.experiment.folder import read_config
+from tapehead.experiment.listing import read_run
+from tapehead.experiment.loop import Trainer
 from tapehead.experiment.parts import part_class
 from tapehead.experiment.values import typed_values
 from tapehead.paper.recipes import task_start
@@ -15,7 +17,7 @@ from tapehead.suggest import unknown
 from tapehead.typed import canonical, hints, parse
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 MOST_SEEDS = 10_000
 
@@ -47,7 +49,7 @@ def seed_range(first: int, count: int) -> tuple[int, ...]:
     return tuple(range(first, first + count))
 
 
-def from_options(options: "cli.Train") -> Experiment:
+def from_options(options: "arguments.Train") -> Experiment:
     """The experiment that `tapehead train` is asked for."""
     path = Path(options.what)
     if path.suffix == ".toml" or path.name == "config.json" or (path.is_dir() and options.what not in TASKS):
@@ -62,7 +64,7 @@ def read_experiment(path: Path) -> Experiment:
     return read_config(path.parent if path.name == "config.json" else path)
 
 
-def _from_file(experiment: Experiment, options: "cli.Train") -> Experiment:
+def _from_file(experiment: Experiment, options: "arguments.Train") -> Experiment:
     for flag in ("model", "controller", "recipe"):
         if getattr(options, flag) is not None:
             raise ValueError(
@@ -77,7 +79,7 @@ def _from_file(experiment: Experiment, options: "cli.Train") -> Experiment:
     return experiment.with_values(given)
 
 
-def _from_task(options: "cli.Train") -> Experiment:
+def _from_task(options: "arguments.Train") -> Experiment:
     kind = TASKS.resolve(options.what)
     texts = _texts(options)
     if "task.name" in texts:
@@ -92,7 +94,7 @@ def _from_task(options: "cli.Train") -> Experiment:
     return start(_changes(start({}).to_plain(), options))
 
 
-def _changes(base: Mapping[str, Any], options: "cli.Train") -> dict[str, Any]:
+def _changes(base: Mapping[str, Any], options: "arguments.Train") -> dict[str, Any]:
     """Everything that the options change, by path, each value checked by the type that it must have."""
     texts = _texts(options)
     names = {path: text for path, text in texts.items() if path.endswith(".name")}
@@ -108,7 +110,7 @@ def _changes(base: Mapping[str, Any], options: "cli.Train") -> dict[str, Any]:
     return _together(changes, _flags(options))
 
 
-def _texts(options: "cli.Train") -> dict[str, str]:
+def _texts(options: "arguments.Train") -> dict[str, str]:
     """Values as they were typed, by path."""
     texts: dict[str, str] = dict(options.values)
     for name, text in options.settings.items():
@@ -128,7 +130,7 @@ def _together(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
     return values | others
 
 
-def _flags(options: "cli.Train") -> dict[str, Any]:
+def _flags(options: "arguments.Train") -> dict[str, Any]:
     """The flags that have a name of their own."""
     if options.early_stop and options.no_early_stop:
         raise ValueError("--early-stop and --no-early-stop were both given: give one of them.")
@@ -158,6 +160,25 @@ def default_folder(experiment: Experiment, work: Path = Path("runs")) -> Path:
     label = experiment.recipe if experiment.recipe not in ("general", "custom") else experiment.task.name
     name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in label)
     return work / f"{name}-{experiment.hash[:8]}"
+
+
+def dry_run(experiment: Experiment, folder: Path) -> str:
+    """What a command would train and where, as comments above the TOML of it; refuses what cannot be trained."""
+    trainer = Trainer(experiment)
+    seeds, training = experiment.seeds, experiment.training
+    which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    parameters = trainer.population.state.parameters.shape[1]
+    there = read_run(folder) if (folder / "config.json").exists() else None
+    state = "new" if there is None else f"{there.state}, {there.episodes or 0:,} episodes so far"
+    lines = (
+        f"{describe(experiment)}: {parameters:,} parameters, {which}, {trainer.backend} backend on "
+        f"{experiment.place.device}",
+        f"{training.episodes:,} episodes of each seed: {experiment.updates:,} updates of {training.batch_size}"
+        + (f", in at most {experiment.restarts.attempts} attempts" if experiment.restarts.attempts > 1 else ""),
+        f"folder: {folder} ({state})",
+        "nothing was trained or written",
+    )
+    return "".join(f"# {line}\n" for line in lines) + experiment.to_toml().rstrip("\n")
 
 
 def describe(experiment: Experiment) -> str:

@@ -7,14 +7,14 @@ from tapehead.paper.properties import parameter_count
 from tapehead.paper.tables import MISPRINTS, ROWS, VARIANTS
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 
-def run(options: "cli.Presets") -> int:
+def run(options: "arguments.Presets") -> int:
     table = new_table(
         "The machines of Tables 1 to 3",
         ("preset", "table"),
-        ("heads", "size", "rate", "printed", "ours", "difference"),
+        ("heads", "size", "rate", "printed", "ours", "difference", "tuned"),
     )
     for row in ROWS:
         ours = parameter_count(row)
@@ -29,10 +29,15 @@ def run(options: "cli.Presets") -> int:
             f"{row.printed:,}",
             f"{ours:,}",
             f"{ours - row.printed:+,}{mark}" if ours != row.printed else "exact",
+            f"{parameter_count(row, 'tuned'):,}",
         )
-    print_table(table)
+    print_table(table, width=None)
     for name, why in MISPRINTS.items():
         print(f"* {name}: {why}.")
+    print(
+        "Heads, sizes, rates and counts are those of the paper's recipe; the last column is the count of the tuned\n"
+        "one, which tapehead train trains unless --recipe paper is given, and whose task and machine can differ."
+    )
     print(f"Not in the paper: {', '.join(VARIANTS)}.")
     print(
         "Table 3 is reproduced by an LSTM whose layers all see the input and feed the output, with learned initial\n"

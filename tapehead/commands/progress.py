@@ -1,4 +1,8 @@
-"""What a person sees while a run trains: a live bar on a terminal, plain lines elsewhere. An observer of `train`."""
+"""What a person sees while something takes long: a live bar on a terminal, plain lines elsewhere, nothing with --quiet.
+
+All numbers of a population are those of one seed: episodes and episodes per second of each seed, and the median of the
+seeds' mean costs, with how many seeds are solved.
+"""
 
 import time
 from collections import deque
@@ -11,6 +15,7 @@ from rich.progress import Progress as Bar
 
 from tapehead import terminal
 from tapehead.commands.experiments import describe
+from tapehead.experiment.parts import WINDOW
 from tapehead.experiment.run import Observer, Status
 
 LINE_SECONDS = 5.0
@@ -18,67 +23,95 @@ PACE_SECONDS = 30.0
 """Over which the pace is measured: it changes when seeds are retired."""
 
 
-class Progress(Observer):
-    """Episodes per second, bits per sequence and time left, on standard error.
+class Steps:
+    """Steps that are done of those that there are, on standard error. A terminal or pipe that is gone ends nothing."""
 
-    A terminal or pipe that is gone does not end the run.
-    """
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._console = Console(stderr=True, highlight=False, markup=False)
+        self._bar: Bar | None = None
+        self._shown_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def begin(self) -> None:
+        """Show the bar, where there is a terminal; again has no effect."""
+        if self._bar is None and self._console.is_terminal and not terminal.is_quiet():
+            columns = (TextColumn(self._doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[says]}"))
+            self._bar = Bar(*columns, TimeElapsedColumn(), console=self._console)
+            self._task = self._bar.add_task(self._doing, total=None, says="")
+            with suppress(OSError):
+                self._bar.start()
+
+    def show(self, done: int, of: int, says: str, line: str, *, last: bool = False) -> None:
+        """says: behind the bar; line: instead of it where there is no terminal, every few seconds and at the end."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=of, says=says)
+        elif time.monotonic() - self._shown_at > LINE_SECONDS or last:
+            self._shown_at = time.monotonic()
+            terminal.say(line)
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            with suppress(OSError):
+                self._bar.stop()
+            self._bar = None
+
+
+class Progress(Observer):
+    """An observer of `train`, `evaluate` and `confirm`."""
 
     def __init__(self, heading: str = "") -> None:
         """heading: a sentence to begin with, once the run has been accepted."""
         self.began, self._heading = False, heading
-        self._console = Console(stderr=True, highlight=False, markup=False)
-        self._bar: Bar | None = None
-        self._shown_at = time.monotonic()
+        self._training, self._scoring = Steps("training"), Steps("scoring")
         self._marks: deque[tuple[float, int]] = deque()  # when how many episodes were done
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            with suppress(OSError):
-                self._bar.stop()
+        self._training.stop()
+        self._scoring.stop()
 
     def begin(self, status: Status) -> None:
         """Say what is trained, and begin to count after whatever was restored."""
         self.began = True
         self._announce(status)
-        self._shown_at = time.monotonic()
-        self._marks = deque([(self._shown_at, status.episodes)])
-        if self._console.is_terminal:
-            columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[says]}"))
-            self._bar = Bar(*columns, TimeElapsedColumn(), console=self._console)
-            self._task = self._bar.add_task("train", total=None, says="")
-            with suppress(OSError):
-                self._bar.start()
+        self._marks = deque([(time.monotonic(), status.episodes)])
+        self._training.begin()
 
     def _announce(self, status: Status) -> None:
         if self._heading:
-            self._say(self._heading)
+            terminal.say(self._heading)
         seeds = status.experiment.seeds
         which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
         place = f"{status.backend} backend on {status.experiment.place.device}"
-        self._say(f"{describe(status.experiment)}: {status.parameters:,} parameters, {which}, {place}.")
+        terminal.say(f"{describe(status.experiment)}: {status.parameters:,} parameters, {which}, {place}.")
         if status.backend_reason:
-            self._say(f"No faster backend: {status.backend_reason}")
+            terminal.say(f"No faster backend: {status.backend_reason}")
         if status.resumed:
-            self._say(f"Resumed at episode {status.episodes:,}.")
+            terminal.say(f"Resumed at episode {status.episodes:,}.")
         if status.note:
-            self._say(f"Note: {status.note}")
-
-    def _say(self, words: str) -> None:
-        terminal.say(words)
+            terminal.say(f"Note: {status.note}")
 
     def block(self, status: Status) -> None:
         """After a block."""
-        now = time.monotonic()
-        says = self._says(status, now)
-        if self._bar is not None:
-            self._bar.update(self._task, completed=status.episodes, total=status.expected, says=says)
-        elif now - self._shown_at > LINE_SECONDS or status.finished:
-            self._shown_at = now
-            terminal.say(f"{status.episodes:,} of {status.expected:,} episodes, {says}")
+        says = self._says(status, time.monotonic())
+        each = " of each seed" if len(status.experiment.seeds) > 1 else ""
+        line = f"{status.episodes:,} of {status.expected:,} episodes{each}, {says}"
+        self._training.show(status.episodes, status.expected, says, line, last=status.finished)
+
+    def scoring(self, label: str, done: int, of: int) -> None:
+        if done < of:
+            self._training.stop()  # two bars at a time do not go together
+            self._scoring.begin()
+        says = f"{label}: {done:,} of {of:,} sequences"
+        self._scoring.show(done, of, label, f"scoring {says}")
 
     def stopping(self, signal_name: str) -> None:
         terminal.say(f"{signal_name}: stopping after this block of updates; Ctrl-C stops at once.")
@@ -91,12 +124,13 @@ class Progress(Observer):
         while len(self._marks) > 2 and self._marks[1][0] <= now - PACE_SECONDS:
             self._marks.popleft()
         since, before = self._marks[0]
-        pace = (status.episodes - before) / max(now - since, 1e-9)  # of one seed
+        pace = (status.episodes - before) / max(now - since, 1e-9)
         left = (status.expected - status.episodes) / max(pace, 1e-9)
-        parts = [] if status.bits is None else [f"{status.bits:.3g} bits"]
-        parts.append(f"{pace * max(1, status.active):,.0f} episodes/s")
-        if len(status.experiment.seeds) > 1:
-            parts.append(f"{status.solved} of {len(status.experiment.seeds)} seeds solved")
+        seeds = len(status.experiment.seeds)
+        parts = [] if status.bits is None else [f"{status.bits:.3g} bits ({_over(status)})"]
+        if seeds > 1:
+            parts.append(f"{status.solved} of {seeds} seeds solved")
+        parts.append(f"{pace:,.0f} episodes/s{' each' if seeds > 1 else ''}")
         if status.experiment.restarts.attempts > 1:
             first, last = status.attempts
             parts.append(f"attempt {first}" if first == last else f"attempts {first} to {last}")
@@ -104,6 +138,12 @@ class Progress(Observer):
             more = ", more if a seed is restarted" if status.may_restart else ""
             parts.append(f"{'' if more else 'at most '}{duration(left)} left{more}")
         return ", ".join(parts)
+
+
+def _over(status: Status) -> str:
+    """What the cost is the mean of."""
+    window = f"last {min(WINDOW, status.episodes):,} episodes"
+    return f"median seed, {window}" if len(status.experiment.seeds) > 1 else window
 
 
 def duration(seconds: float) -> str:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from tapehead.report import page
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 
-def run(options: "cli.Report") -> int:
+def run(options: "arguments.Report") -> int:
     print(page.write(options.results, options.out))
     return 0

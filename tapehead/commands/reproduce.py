@@ -13,13 +13,13 @@ from tapehead.reproduce import plan as planning
 from tapehead.reproduce import run as running
 from tapehead.reproduce.plan import Step, duration
 from tapehead.reproduce.scales import jobs_of
-from tapehead.terminal import say
+from tapehead.terminal import complain
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 
-def run(options: "cli.Reproduce") -> int:
+def run(options: "arguments.Reproduce") -> int:
     if options.engine == "local":
         check_device(options.device)
     if options.workers is not None:
@@ -43,15 +43,15 @@ def run(options: "cli.Reproduce") -> int:
                 observer=progress,
             )
         except Interrupted as stop:
-            say(f"{stop}; saved in {out}. The same command goes on from there.")
+            complain(f"{stop}; saved in {out}. The same command goes on from there.")
             return stop.exit_code
     for sentence in failed:
-        say(sentence)
+        complain(sentence)
     print(out / "report" / page.NAME)
     return 1 if failed else 0
 
 
-def _plan(options: "cli.Reproduce", out: Path) -> list[Step]:
+def _plan(options: "arguments.Reproduce", out: Path) -> list[Step]:
     """The plan that was begun, or a new one, with times where they are needed."""
     stored = running.stored_plan(out, options.scale)
     timed = options.dry_run or (options.scale == "laptop" and stored is None)

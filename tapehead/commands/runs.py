@@ -1,41 +1,91 @@
 """`tapehead runs`: list, filter and compare the runs below a folder."""
 
 import dataclasses
+import itertools
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tapehead.commands.tables import new_table, print_table
-from tapehead.experiment.listing import RunInfo, find_runs, read_run
+from tapehead.experiment.listing import RunInfo, find_runs, has_checkpoint, read_run
+from tapehead.registry import CONTROLLERS, MODELS, TASKS
+from tapehead.suggest import unknown
 from tapehead.sweep import lease
 from tapehead.terminal import say
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 LABELS = ("recipe", "place.device", "place.backend")
 """Values that are no part of what a run computes."""
+LETTERS = "ABCDEFGHIJ"
+"""Runs that are compared, at most as many."""
+MOST_CURVES = 20
+"""Runs in one picture: there are seven looks of lines, and a legend that a page can hold."""
 
 
-def run(options: "cli.Runs") -> int:
+def run(options: "arguments.Runs") -> int:
     if options.solved and options.unsolved:
         raise ValueError("--solved and --unsolved were both given: give one of them.")
     if options.compare:
-        return _compare(options.compare, as_json=options.json)
+        if not 2 <= (count := len(options.compare)) <= len(LETTERS):
+            raise ValueError(f"--compare was given {count} runs, but it compares 2 to {len(LETTERS)}: give as many.")
+        compared = [_with_lease(_read(folder)) for folder in options.compare]
+        save = _drawn(compared, options)
+        _compare(compared, as_json=options.json)
+        save()
+        return 0
     found = [_with_lease(info) for info in find_runs(options.folder)]
+    _refuse_unknown(found, options)
     shown = [info for info in found if _matches(info, options)]
+    save = _drawn(shown, options)
     if options.json:
         print(json.dumps([info.to_plain() for info in shown], indent=1, allow_nan=False))
-        return 0
-    if shown:
+    else:
         _print_list(shown, options.folder)
-    for info in shown:
-        if info.state == "damaged":
-            print(f"damaged: {info.folder}: {info.reason}")
-    say(f"{len(shown):,} of {len(found):,} runs below {options.folder}.")
+        say(f"{len(shown):,} of {len(found):,} runs below {options.folder}.")
+    save()
     return 0
+
+
+def _refuse_unknown(found: Sequence[RunInfo], options: "arguments.Runs") -> None:
+    """Refuse a task or model that is neither known nor that of any run here: it is misspelt."""
+    ntms = [f"ntm-{controller}" for controller in CONTROLLERS]
+    for name, wanted, there, registry in (
+        ("task", options.task, {info.task for info in found}, TASKS),
+        ("model", options.model, {name for info in found for name in _names(info.model)}, (*MODELS, *ntms)),
+    ):
+        valid = {*there, *registry} - {""}
+        if wanted is not None and ":" not in wanted and wanted not in valid:
+            raise ValueError(unknown(name, wanted, valid))
+
+
+def _names(model: str) -> tuple[str, ...]:
+    """What --model may say for a model: ntm-lstm is one of ntm."""
+    return (model, "ntm") if model.startswith("ntm-") else (model,)
+
+
+def _drawn(runs: Sequence[RunInfo], options: "arguments.Runs") -> Callable[[], None]:
+    """The learning curves of some runs in one picture, if that is asked for: what writes it and prints its path."""
+    if options.curves is None:
+        return lambda: None
+    folders = [info.folder for info in runs if info.episodes and has_checkpoint(info.folder)]
+    if not folders:
+        raise ValueError("--curves is given, but none of these runs has trained yet: there is nothing to draw.")
+    if len(folders) > MOST_CURVES:
+        raise ValueError(f"--curves would draw {len(folders):,} runs, but at most {MOST_CURVES}: choose some of them.")
+    from tapehead.figures import style
+    from tapehead.figures.comparison import draw_comparison, read_runs
+
+    figure, path = draw_comparison(read_runs(folders)), options.curves
+
+    def save() -> None:
+        for picture in style.save(figure, path.parent, path.name):
+            (say if options.json else print)(str(picture))
+
+    return save
 
 
 def _with_lease(info: RunInfo) -> RunInfo:
@@ -45,12 +95,11 @@ def _with_lease(info: RunInfo) -> RunInfo:
     return info
 
 
-def _matches(info: RunInfo, options: "cli.Runs") -> bool:
+def _matches(info: RunInfo, options: "arguments.Runs") -> bool:
     every = info.solved is not None and info.solved == len(info.seeds)
-    model = info.model
     wanted = (
         options.task in (None, info.task),
-        options.model in (None, model, model.partition("-")[0] if model.startswith("ntm-") else model),
+        options.model in (None, *_names(info.model)),
         options.recipe is None or info.recipe.startswith(options.recipe),
         options.state is None or info.state == options.state.replace("-", " "),
         not options.solved or every,
@@ -59,7 +108,9 @@ def _matches(info: RunInfo, options: "cli.Runs") -> bool:
     return all(wanted)
 
 
-def _print_list(runs: Iterable[RunInfo], folder: Path) -> None:
+def _print_list(runs: Sequence[RunInfo], folder: Path) -> None:
+    if not runs:
+        return
     left, right = ("run", "task", "model", "state"), ("seeds", "solved", "episodes", "bits", "cost at sizes", "age")
     table = new_table(f"Runs below {folder}", left, right)
     for info in runs:
@@ -76,32 +127,33 @@ def _print_list(runs: Iterable[RunInfo], folder: Path) -> None:
             _age(max(0.0, time.time() - info.changed)),
         )
     print_table(table, width=None)
+    for info in runs:
+        if info.state == "damaged":
+            print(f"damaged: {info.folder}: {info.reason}")
 
 
-def _compare(folders: tuple[Path, ...], *, as_json: bool) -> int:
-    if len(folders) != 2:
-        raise ValueError(f"--compare was given {len(folders)} runs, but it compares 2: give two folders.")
-    one, other = (_with_lease(_read(folder)) for folder in folders)
-    ours, theirs = one.settings(), other.settings()
-    paths = [path for path in dict.fromkeys([*ours, *theirs]) if ours.get(path) != theirs.get(path)]
-    differing = {path: [ours.get(path), theirs.get(path)] for path in paths}
-    results = _results(one, other)
+def _compare(runs: Sequence[RunInfo], *, as_json: bool) -> None:
+    settings = [info.settings() for info in runs]
+    values = {path: [each.get(path) for each in settings] for path in dict.fromkeys(itertools.chain(*settings))}
+    differing = {path: each for path, each in values.items() if any(value != each[0] for value in each)}
+    results = _results(runs)
     if as_json:
-        values = {"runs": [one.to_plain(), other.to_plain()], "settings": differing, "results": results}
-        print(json.dumps(values, indent=1, allow_nan=False))
-        return 0
-    print(f"A: {folders[0]}\nB: {folders[1]}")
-    table = new_table("Settings that differ", ("setting", "A", "B"))
-    for path, (left, right) in differing.items():
-        table.add_row(path + (" (a label)" if path in LABELS else ""), _short(left), _short(right))
+        plain = {"runs": [info.to_plain() for info in runs], "settings": differing, "results": results}
+        print(json.dumps(plain, indent=1, allow_nan=False))
+        return
+    letters = LETTERS[: len(runs)]
+    for letter, info in zip(letters, runs, strict=True):
+        print(f"{letter}: {info.folder}")
+    table = new_table("Settings that differ", ("setting", *letters))
+    for path, each in differing.items():
+        table.add_row(path + (" (a label)" if path in LABELS else ""), *map(_short, each))
     if not differing:
-        table.add_row("none", "", "")
+        table.add_row("none")
     print_table(table, width=None)
-    table = new_table("Results", ("",), ("A", "B"))
-    for name, (left, right) in results.items():
-        table.add_row(name, _shown(left), _shown(right))
+    table = new_table("Results", ("",), tuple(letters))
+    for name, each in results.items():
+        table.add_row(name, *map(_shown, each))
     print_table(table, width=None)
-    return 0
 
 
 def _read(folder: Path) -> RunInfo:
@@ -111,20 +163,18 @@ def _read(folder: Path) -> RunInfo:
     return info
 
 
-def _results(one: RunInfo, other: RunInfo) -> dict[str, list[Any]]:
-    """What came of two runs, side by side; None where a run has no such number."""
+def _results(runs: Sequence[RunInfo]) -> dict[str, list[Any]]:
+    """What came of the runs, side by side; None where a run has no such number."""
     rows: dict[str, list[Any]] = {
-        "state": [one.state, other.state],
-        "seeds": [len(one.seeds), len(other.seeds)],
-        "solved": [one.solved, other.solved],
-        "episodes": [one.episodes, other.episodes],
-        "bits": [one.bits, other.bits],
-        "seconds": [one.result.get("seconds"), other.result.get("seconds")],
+        "state": [info.state for info in runs],
+        "seeds": [len(info.seeds) for info in runs],
+        "solved": [info.solved for info in runs],
+        "episodes": [info.episodes for info in runs],
+        "bits": [info.bits for info in runs],
+        "seconds": [info.result.get("seconds") for info in runs],
     }
-    costs = (one.costs, other.costs)
-    return rows | {
-        f"bits at {size}": [each.get(size) for each in costs] for size in dict.fromkeys([*one.costs, *other.costs])
-    }
+    sizes = dict.fromkeys(size for info in runs for size in info.costs)
+    return rows | {f"bits at {size}": [info.costs.get(size) for info in runs] for size in sizes}
 
 
 def _costs(costs: dict[str, float | None]) -> str:

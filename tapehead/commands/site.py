@@ -6,10 +6,10 @@ from tapehead.viewer import catalogue
 from tapehead.viewer.site import write_site
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 
-def run(options: "cli.Site") -> int:
+def run(options: "arguments.Site") -> int:
     machines = [catalogue.find(name)[0] for name in options.machines] or catalogue.zoo_machines()
     written = write_site(machines, options.out)
     size = sum(path.stat().st_size for path in written)

@@ -24,13 +24,13 @@ from tapehead.sublayers.worth import expect_transformer, worth_over_training
 from tapehead.zoo import store
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 TOKENS = 64
 """Generated after every prompt."""
 
 
-def run(options: "cli.SubLayers") -> int:
+def run(options: "arguments.SubLayers") -> int:
     from tapehead.figures import style, sublayers
 
     for name in ("evaluations", "sequences"):
@@ -71,7 +71,7 @@ def run(options: "cli.SubLayers") -> int:
     return 0
 
 
-def _load(options: "cli.SubLayers") -> tuple[Experiment, Transformer]:
+def _load(options: "arguments.SubLayers") -> tuple[Experiment, Transformer]:
     """The experiment and the machine, which must be a Transformer."""
     if Path(options.model).exists():
         experiment = folder.read_config(Path(options.model))
@@ -122,7 +122,12 @@ def _decoding_table(model: Transformer, found: SubLayerMap, prompts: list[list[i
 
 
 def _strip(
-    options: "cli.SubLayers", experiment: Experiment, model: Transformer, found: SubLayerMap, out: Path, title: str
+    options: "arguments.SubLayers",
+    experiment: Experiment,
+    model: Transformer,
+    found: SubLayerMap,
+    out: Path,
+    title: str,
 ) -> list[Path]:
     """Small maps over training: refused if it does not end in the same weights."""
     from tapehead.figures import style, sublayers

@@ -14,19 +14,19 @@ from tapehead.sweep.jobs import Job, seed_words
 from tapehead.sweep.pack import pack, unpack
 from tapehead.sweep.plan import read_jobs
 from tapehead.sweep.state import Snapshot, Watch, cells
-from tapehead.terminal import say
+from tapehead.terminal import complain, say
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 SHOWN_FAILURES = 10
 
 
-def run(options: "cli.Sweep") -> int:
+def run(options: "arguments.Sweep") -> int:
     return int(ACTIONS[type(options.action).__name__](options.action))
 
 
-def _run(options: "cli.Run") -> int:
+def _run(options: "arguments.Run") -> int:
     jobs, folder = _jobs(options)
     if options.plan:
         return _plan(jobs if jobs is not None else SweepFolder(folder).jobs)
@@ -47,12 +47,12 @@ def _run(options: "cli.Run") -> int:
                 observer=progress,
             )
     except Interrupted as stop:
-        say(f"{stop}; saved in {folder}. The same command goes on from there.")
+        complain(f"{stop}; saved in {folder}. The same command goes on from there.")
         return stop.exit_code
     return _report(outcome)
 
 
-def _jobs(options: "cli.Run") -> tuple[tuple[Job, ...] | None, Path]:
+def _jobs(options: "arguments.Run") -> tuple[tuple[Job, ...] | None, Path]:
     """The jobs of a file, or None for those of a folder; and the sweep's folder."""
     if is_sweep(options.what):
         if options.out is not None:
@@ -89,7 +89,7 @@ def _print_failures(states: Snapshot) -> None:
         print(f"and {len(failed) - SHOWN_FAILURES} more failed.")
 
 
-def _status(options: "cli.Status") -> int:
+def _status(options: "arguments.Status") -> int:
     states = Watch(SweepFolder(options.folder)).snapshot()
     if options.json:
         print(json.dumps([_plain(one) for one in states], indent=1))
@@ -122,20 +122,20 @@ def _plain(one: Any) -> dict[str, Any]:
     }
 
 
-def _pack(options: "cli.Pack") -> int:
+def _pack(options: "arguments.Pack") -> int:
     count = pack(options.folder, options.file)
     print(f"{options.file}: {count:,} files, {options.file.stat().st_size:,} bytes.")
     return 0
 
 
-def _unpack(options: "cli.Unpack") -> int:
+def _unpack(options: "arguments.Unpack") -> int:
     sweep = unpack(options.file, options.folder)
     states = Watch(sweep).snapshot()
     print(f"{options.folder}: {summary(states)}. Go on with: tapehead sweep {options.folder}")
     return 0
 
 
-def _records(options: "cli.Records") -> int:
+def _records(options: "arguments.Records") -> int:
     from tapehead.reproduce.sweep_records import write_records  # here, because few sweeps need a confirmation's parts
 
     check_device(options.device)

@@ -86,7 +86,7 @@ class SweepProgress(SweepObserver):
         jobs = f"{len(sweep.jobs):,} job{'s' if len(sweep.jobs) > 1 else ''}"
         terminal.say(f"{sweep.path}: {jobs}, {workers} worker{'s' if workers > 1 else ''}.")
         self._shown_at = time.monotonic()
-        if self._console.is_terminal:
+        if self._console.is_terminal and not terminal.is_quiet():
             self._live = Live(console=self._console, transient=True, auto_refresh=False)
             with suppress(OSError):
                 self._live.start()

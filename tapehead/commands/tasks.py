@@ -8,10 +8,10 @@ from tapehead.registry import TASKS
 from tapehead.tasks import make_task
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 
-def run(options: "cli.Tasks") -> int:
+def run(options: "arguments.Tasks") -> int:
     for name in [options.task] if options.task else TASKS:
         task = make_task(name)
         kind = type(task)

@@ -11,10 +11,10 @@ from tapehead.viewer import catalogue
 from tapehead.viewer.catalogue import Machine
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 
-def run(options: "cli.View") -> int:
+def run(options: "arguments.View") -> int:
     if options.export is not None:
         return _export(options, options.export)
     if options.also:
@@ -22,7 +22,7 @@ def run(options: "cli.View") -> int:
     return _serve(options)
 
 
-def _chosen(options: "cli.View") -> list[Machine]:
+def _chosen(options: "arguments.View") -> list[Machine]:
     """The machines that were asked for, the one to show first before the others of its run."""
     if options.what is None:
         return []
@@ -35,7 +35,7 @@ def _chosen(options: "cli.View") -> list[Machine]:
     return found
 
 
-def _export(options: "cli.View", out: Path) -> int:
+def _export(options: "arguments.View", out: Path) -> int:
     from tapehead.viewer.export import export
 
     if options.what is None:
@@ -46,7 +46,7 @@ def _export(options: "cli.View", out: Path) -> int:
     return 0
 
 
-def _serve(options: "cli.View") -> int:
+def _serve(options: "arguments.View") -> int:
     from tapehead.viewer.server import Content, Server
 
     if not 0 <= options.port < 2**16:

@@ -11,15 +11,15 @@ from tapehead.figures.sparkline import sparkline
 from tapehead.lab import adoption, records, snapshots
 
 if TYPE_CHECKING:
-    from tapehead import cli
+    from tapehead import arguments
 
 
-def run(options: "cli.Zoo") -> int:
+def run(options: "arguments.Zoo") -> int:
     code: int = ACTIONS[type(options.action).__name__](options.action)
     return code
 
 
-def _list(options: "cli.List") -> int:
+def _list(options: "arguments.List") -> int:
     numbers = ("parameters", "episodes", "bits per sequence")
     table = new_table("Trained machines", ("name", "task", "controller"), numbers)
     table.add_column("at", no_wrap=True)
@@ -35,7 +35,7 @@ def _list(options: "cli.List") -> int:
     return 0
 
 
-def _show(options: "cli.Show") -> int:
+def _show(options: "arguments.Show") -> int:
     card = zoo.card(options.name)
     solved = "not solved" if card.solved_at is None else f"solved after {card.solved_at:,}"
     where = ", ".join(f"{key} {value}" for key, value in card.environment.items() if value is not None)
@@ -64,14 +64,14 @@ def _show(options: "cli.Show") -> int:
     return 0
 
 
-def _fetch(options: "cli.Fetch") -> int:
+def _fetch(options: "arguments.Fetch") -> int:
     for path in zoo.fetch(options.name, options.out):
         print(path)
     print(f'Load it with tapehead.zoo.load("{options.name}", folder=Path("{options.out}")), or as plain safetensors.')
     return 0
 
 
-def _add(options: "cli.Add") -> int:
+def _add(options: "arguments.Add") -> int:
     record = records.read(options.record)
     try:
         card = adoption.adopt(record, default_folder(Experiment.from_plain(record["experiment"]), options.work))
@@ -83,7 +83,7 @@ def _add(options: "cli.Add") -> int:
     return 0
 
 
-def _snapshots(options: "cli.Snapshots") -> int:
+def _snapshots(options: "arguments.Snapshots") -> int:
     check_device(options.device)
     card = snapshots.make_snapshots(options.name, options.device, options.backend)
     assert card.snapshots is not None

@@ -6,7 +6,7 @@ Legend: S seeds, P parameters, B rows of one call.
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -52,11 +52,12 @@ def score(
     sequences: int,
     *,
     source: str = "evaluation",
+    tick: Callable[[int], None] | None = None,
 ) -> Score:
     """Machines flat [S, P] on so many sequences of a size; always the same sequences, for every machine.
 
     source: the name of the stream that they are drawn from. What was chosen by one is
-    confirmed on another.
+    confirmed on another. tick: told how many more sequences were scored, those of all machines counted.
     """
     bits: list[Tensor] = []
     wrong: list[Tensor] = []
@@ -68,7 +69,12 @@ def score(
         batch = task.sample(draws, batch_size=rows, **sizes)
         # each a copy: a product of matrices may round apart at another alignment
         with _evaluating(model):
-            costs, errors, asked = zip(*(_costs(model, one.clone(), task, batch) for one in flat.split(1)), strict=True)
+            scored = []
+            for one in flat.split(1):
+                scored.append(_costs(model, one.clone(), task, batch))
+                if tick is not None:
+                    tick(rows)
+        costs, errors, asked = zip(*scored, strict=True)
         bits.append(torch.cat(costs))
         wrong.append(torch.cat(errors))
         answers += asked[0]

@@ -175,6 +175,8 @@ class Experiment(Typed):
         model.backend_in_use()
         if self.training.slots is not None:
             model.check_slots(self.training.slots[1])
+        if self.validation.slots is not None and model.memory_slots is None:
+            model.check_slots(self.validation.slots)  # says that there is no memory
         return model
 
     # --- plain values ------------------------------------------------------------------------------------------------
@@ -262,11 +264,12 @@ def _blocks(episodes: int, batch_size: int) -> int:
     return -(-episodes // (batch_size * BLOCK)) * BLOCK
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The plain values of a TOML file, or one sentence why there are none."""
+def read_toml(path: Path, of: str = "an experiment") -> dict[str, Any]:
+    """The plain values of a TOML file, or one sentence why there are none. of: what the file is to describe."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror}): give an experiment's TOML file.") from error
+        raise ValueError(f"{path} cannot be read ({error.strerror}): give the TOML file of {of}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not TOML ({error}): mend it, or write one with --write-config.") from error
+        way = ", or write one with --write-config" if of == "an experiment" else ""
+        raise ValueError(f"{path} is not TOML ({error}): mend it{way}.") from error

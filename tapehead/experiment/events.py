@@ -3,32 +3,70 @@ scalar, and the package that usually writes it brings gRPC and a web server alon
 
 A record is: length (uint64), masked CRC-32C of the length, the event, masked CRC-32C of the event. An event has fields
 1 wall_time (double), 2 step (varint), 3 file_version (string), 5 summary; a summary holds values (1) with tag (1) and
-simple_value (2, float). The wall time is the step: a resumed run writes the same bytes.
+simple_value (2, float). The wall time is when the event was first written; a resumed run keeps the times of what it
+had written before.
 """
 
+import contextlib
 import json
 import struct
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tapehead import files
 
 FILE = "events.out.tfevents.0.tapehead"
+STEP = 0x10
+"""The key of field 2, a varint."""
+HEAD = -1
+"""Stands for the step of the first event, which has a version instead."""
 
 
 def rewrite(folder: Path, lines: Iterable[str]) -> None:
-    """A new event file for lines of metrics."""
+    """A new event file for lines of metrics, with the times that the present one has for them."""
     files.make_folder(folder)
-    head = _record(_double(1, 0.0) + _bytes(3, b"brain.Event:2"))
-    files.replace(folder / FILE, head + b"".join(_line(line) for line in lines))
+    now, known = time.time(), _times(folder / FILE)
+    head = _record(_double(1, known.get(HEAD, now)) + _bytes(3, b"brain.Event:2"))
+    events = (_line(line, known.get(json.loads(line)["episodes"], now)) for line in lines)
+    files.replace(folder / FILE, head + b"".join(events))
 
 
 def append(folder: Path, line: str) -> None:
     files.expect_folder(folder)
-    files.append(folder / FILE, _line(line))
+    files.append(folder / FILE, _line(line, time.time()))
 
 
-def _line(text: str) -> bytes:
+def _times(path: Path) -> dict[int, float]:
+    """When the events of a file were written, by their steps; as far as it can be read."""
+    times: dict[int, float] = {}
+    with contextlib.suppress(OSError, ValueError, struct.error, IndexError):
+        for data in _records(files.read(path)):
+            step = _number(data[10:]) if data[9] == STEP else HEAD  # behind the wall time
+            times[step] = struct.unpack("<d", data[1:9])[0]
+    return times
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    """The events of a file."""
+    at = 0
+    while at + 12 <= len(data):
+        (length,) = struct.unpack("<Q", data[at : at + 8])
+        yield data[at + 12 : at + 12 + length]
+        at += length + 16
+
+
+def _number(data: bytes) -> int:
+    """The varint that the data begins with."""
+    number = 0
+    for place, byte in enumerate(data):
+        number |= (byte & 127) << (7 * place)
+        if byte < 128:
+            break
+    return number
+
+
+def _line(text: str, wall_time: float) -> bytes:
     """The events of one line of metrics: bits and learning rate of every seed."""
     line = json.loads(text)
     scalars = {
@@ -38,7 +76,7 @@ def _line(text: str) -> bytes:
         if value is not None
     }
     values = b"".join(_bytes(1, _bytes(1, tag.encode()) + _float(2, value)) for tag, value in scalars.items())
-    return _record(_double(1, float(line["episodes"])) + b"\x10" + _varint(line["episodes"]) + _bytes(5, values))
+    return _record(_double(1, wall_time) + bytes([STEP]) + _varint(line["episodes"]) + _bytes(5, values))
 
 
 def _varint(number: int) -> bytes:

@@ -14,11 +14,12 @@ What a killed process left half written is cleared away by the next one. JSON fi
 that a damaged one is refused. The folder may be reached through a symbolic link; inside it none is followed.
 """
 
+import contextlib
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tapehead import files
 from tapehead.environment import environment
 from tapehead.experiment import checkpoint, events, metrics
 from tapehead.experiment.config import Experiment
+from tapehead.experiment.extension import extends, why_not
 from tapehead.experiment.parts import BLOCK, WINDOW
 from tapehead.experiment.population import choose_delivered
 from tapehead.experiment.results import Result
@@ -66,6 +68,8 @@ class RunFolder:
                 _refuse_other(folder, experiment)  # it may have come since
                 if not os.path.lexists(folder / "config.json"):
                     files.replace(folder / "config.json", _sealed(experiment))
+                elif (there := read_config(folder)).hash != experiment.hash:
+                    _extend(folder, there, experiment)
             except BaseException:
                 if not os.path.lexists(folder / "config.json"):  # no run, and no process holds this lock but ours
                     (folder / LOCK).unlink(missing_ok=True)
@@ -180,7 +184,7 @@ def _refuse_other(folder: Path, experiment: Experiment) -> None:
         if not os.path.lexists(folder / "config.json"):  # which another process may have written since
             raise ValueError(f"{folder} has files in it, but no run: choose an empty or new folder.")
     there = read_config(folder)
-    if there.hash == experiment.hash:
+    if there.hash == experiment.hash or extends(experiment, there):
         return
     ours, theirs = _flat(experiment), _flat(there)
     for name in dict.fromkeys([*ours, *theirs]):
@@ -208,9 +212,52 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _sealed(experiment: Experiment) -> bytes:
-    """The only valid text of config.json. `sha256` is of what the run computes, the seal of every setting."""
-    return files.seal({"experiment": experiment.to_plain(), "sha256": experiment.hash})
+def _extend(folder: Path, there: Experiment, experiment: Experiment) -> None:
+    """Make a folder that of the same run with more episodes, or refuse it and leave it as it is.
+
+    What is killed on the way leaves the run as it was, or broken off before its end: its configuration is changed last.
+    """
+    point = newest(folder, there)
+    before = f"{folder} holds this run with {there.training.episodes:,} episodes"
+    reason = "" if point is None else why_not(experiment, there, point.facts["updates"] // BLOCK * BLOCK)
+    whole = [] if point is None else _whole_blocks(folder, there)
+    if not reason and point is not None and not whole:
+        reason = "its last block of updates is not whole, and there is no checkpoint from before it"
+    if reason:
+        raise ValueError(
+            f"{before}, which cannot go on exactly to {experiment.training.episodes:,}: {reason}. "
+            "Train it from the start in another folder."
+        )
+    files.expect_file(folder / "result.json")
+    (folder / "result.json").unlink(missing_ok=True)
+    for path in checkpoint.folders(folder / "checkpoints"):
+        if path not in whole:
+            shutil.rmtree(path)
+    files.replace(folder / "config.json", _sealed(experiment, (*_earlier(folder), there.hash)))
+
+
+def _whole_blocks(folder: Path, experiment: Experiment) -> list[Path]:
+    """The whole checkpoints after whole blocks of updates."""
+    found = []
+    for path in checkpoint.folders(folder / "checkpoints"):
+        with contextlib.suppress(checkpoint.DamagedCheckpoint):
+            point = checkpoint.load(path, most_bytes(experiment))
+            if point.facts.get("updates", 1) % BLOCK == 0:
+                found.append(path)
+    return found
+
+
+def _sealed(experiment: Experiment, earlier: Sequence[str] = ()) -> bytes:
+    """The text of config.json. `sha256` is of what the run computes, the seal of every setting; `extends` has the same
+    of the runs with fewer episodes that it goes on from, if it does."""
+    values = {"experiment": experiment.to_plain(), "sha256": experiment.hash}
+    return files.seal(values | ({"extends": list(earlier)} if earlier else {}))
+
+
+def _earlier(folder: Path) -> list[str]:
+    """The hashes of the runs that the one in a folder goes on from."""
+    earlier = files.unseal(files.read(folder / "config.json")).get("extends", [])
+    return [str(one) for one in earlier] if isinstance(earlier, list) else []
 
 
 def read_config(folder: Path) -> Experiment:
@@ -239,7 +286,7 @@ def read_result(folder: Path) -> Result | None:
 def newest(folder: Path, experiment: Experiment, tell: Callable[[str], None] = say) -> checkpoint.Checkpoint | None:
     """The newest whole checkpoint of a run, if it has one yet. tell: of damaged ones that were passed over."""
     point = checkpoint.load_newest(folder / "checkpoints", most_bytes(experiment), tell)
-    if point is not None and point.facts.get("experiment") != experiment.hash:
+    if point is not None and point.facts.get("experiment") not in (experiment.hash, *_earlier(folder)):
         raise ValueError(f"the checkpoints in {folder} belong to another experiment: choose another folder.")
     if point is not None and not (isinstance(point.facts.get("updates"), int) and "metrics.jsonl" in point.files):
         raise ValueError(f"the checkpoints in {folder} were made by another version of tapehead: use that one.")

@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 from tapehead import files
 from tapehead.typed import fits
@@ -24,7 +24,9 @@ CONFIG, RESULT, METRICS, LOCK = "config.json", "result.json", "metrics.jsonl", "
 DEPTH = 8
 """Folders below the given one that are looked into."""
 TAIL = 1 << 20
-"""Bytes at the end of metrics.jsonl that are read for its last line; with ten thousand seeds it is that long."""
+"""Bytes at the end of metrics.jsonl that are read for its last lines; with ten thousand seeds one is that long."""
+WINDOW = 1000
+"""Episodes over which costs are averaged, as in `experiment.parts`, which imports torch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +45,7 @@ class RunInfo:
     episodes: int | None = None
     """So far, of the seed that had the most."""
     bits: float | None = None
-    """Median over the seeds of the mean cost: of the last 1,000 episodes, or while it is unfinished of the last
-    block."""
+    """Median over the seeds of their mean cost in the last 1,000 episodes, or in all of them while there are fewer."""
     changed: float = 0.0
     """When a file of it was last written, in seconds since 1970."""
 
@@ -54,10 +55,10 @@ class RunInfo:
 
     @property
     def model(self) -> str:
-        """The model's name; of a Neural Turing Machine with its controller: ntm-lstm."""
+        """The model's name; of a machine with a controller also that: ntm-lstm."""
         model = self._part("model")
         name = str(model.get("name", ""))
-        return f"{name}-{model.get('controller', 'lstm')}" if name == "ntm" else name
+        return f"{name}-{model.get('controller', 'lstm')}" if name in ("ntm", "dnc") else name
 
     @property
     def recipe(self) -> str:
@@ -146,10 +147,19 @@ def read_run(folder: Path) -> RunInfo:
         return dataclasses.replace(info, state="damaged", reason=f"{RESULT}: {_why(error)}")
     if result is not None:
         bits = _median(result["last_window_bits"])
+        if bits is None:  # shorter than a window, or not finite
+            bits = _last_lines(folder)[1]
         return dataclasses.replace(info, state="finished", result=result, episodes=result["episodes"], bits=bits)
-    episodes, bits = _last_line(folder)
+    episodes, bits = _last_lines(folder)
     state: State = "running" if files.is_locked(folder / LOCK) else "broken off"
     return dataclasses.replace(info, state=state, episodes=episodes, bits=bits)
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a run has saved anything yet."""
+    with contextlib.suppress(OSError), os.scandir(folder / "checkpoints") as entries:
+        return any(entry.name.startswith("step-") for entry in entries)
+    return False
 
 
 _FIELDS: dict[str, Any] = {
@@ -177,19 +187,65 @@ def _result(folder: Path, info: RunInfo) -> dict[str, Any] | None:
     return values
 
 
-def _last_line(folder: Path) -> tuple[int | None, float | None]:
-    """Episodes and cost of the last whole line of the metrics."""
+def _last_lines(folder: Path) -> tuple[int | None, float | None]:
+    """Episodes at the last whole line of the metrics, and the median over the seeds of the mean cost in the window
+    before it."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         path = folder / METRICS
         files.expect_file(path)
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL))
-            lines = file.read(TAIL).split(b"\n")
-        values = json.loads(lines[-2])  # behind the last line break is nothing, or half a line
-        if fits(values["episodes"], int) and fits(values["bits"], list[float | None]):
-            return values["episodes"], _median(values["bits"])
+            lines = file.read(TAIL).split(b"\n")[:-1]  # behind the last line break is nothing, or half a line
+        blocks = _blocks(lines[size > TAIL :])  # the first may have lost its beginning
+        if blocks:
+            return blocks[-1].episodes, _window_bits(blocks, whole=size <= TAIL)
     return None, None
+
+
+class _Block(NamedTuple):
+    """What is read of a line of the metrics."""
+
+    episodes: int
+    seeds: list[int]
+    bits: list[float | None]
+    attempt: list[int]
+
+
+def _blocks(lines: list[bytes]) -> list[_Block]:
+    """The last lines, back to one that is a window before the last."""
+    blocks: list[_Block] = []
+    for text in reversed(lines):
+        values = json.loads(text)
+        block = _Block(*(values[name] for name in _Block._fields))
+        if not all(fits(value, hint) for value, hint in zip(block, get_type_hints(_Block).values(), strict=True)):
+            raise ValueError("a line of metrics.jsonl is not what this version of tapehead writes")
+        blocks.append(block)
+        if block.episodes <= blocks[0].episodes - WINDOW:
+            break
+    return blocks[::-1]
+
+
+def _window_bits(blocks: list[_Block], *, whole: bool) -> float | None:
+    """The median over the seeds of the mean cost of their last episodes, a window at most, in their present attempts.
+
+    whole: whether the first block is the first of the run, or else one of which only the end is known.
+    """
+    last = blocks[-1].episodes
+    attempts: dict[int, int] = {}
+    for block in blocks:
+        attempts |= dict(zip(block.seeds, block.attempt, strict=True))
+    sums = {seed: (0.0, 0) for seed in attempts}
+    for k, block in enumerate(blocks):
+        before = blocks[k - 1].episodes if k else 0
+        if block.episodes <= last - WINDOW or (k == 0 < len(blocks) - 1 and not whole):
+            continue
+        for seed, bits, attempt in zip(block.seeds, block.bits, block.attempt, strict=True):
+            if attempt == attempts[seed]:
+                cost, count = sums[seed]
+                more = block.episodes - before
+                sums[seed] = cost + more * (float("inf") if bits is None else bits), count + more
+    return _median([cost / count for cost, count in sums.values() if count])
 
 
 def _changed(folder: Path) -> float:

@@ -88,6 +88,11 @@ class Trainer:
         return self.updates >= self.experiment.all_updates or self.seeds.finished
 
     @property
+    def before_a_part(self) -> bool:
+        """Whether the last block follows, and is not a whole one: a run of more episodes could go on from here."""
+        return 0 < self.experiment.all_updates - self.updates < BLOCK
+
+    @property
     def kernel(self) -> str:
         """Identity of the compiled code that this run's bits come from."""
         dtype, optimiser = next(self.model.parameters()).dtype, self.experiment.optimiser
@@ -108,7 +113,8 @@ class Trainer:
         """Block after block, to `end` updates or the end of the run; a GPU works on the next while one is recorded.
 
         Yields after each, and says whether the state is that of its end, so that it can be saved: it is where `hold`
-        asked for that, where seeds may be validated, restarted or retired, and at the end.
+        asked for that, where seeds may be validated, restarted or retired, before a last block that is not whole, and
+        at the end.
         """
         last = self.experiment.all_updates
         end = last if end is None else min(end, last)
@@ -119,7 +125,7 @@ class Trainer:
                 if launched is None:
                     launched = self._launch(self.updates, min(BLOCK, end - self.updates))
                 following = launched.span.stop
-                waits = not self.asynchronous or following >= end or self.seeds.changes_at(following)
+                waits = not self.asynchronous or end - following < BLOCK or self.seeds.changes_at(following)
                 if not (waits or hold()):
                     ahead = self._launch(following, min(BLOCK, end - following))
                 self._record_block(launched, ahead)
@@ -190,7 +196,8 @@ class Trainer:
         rows = due.nonzero().squeeze(-1)
         weights = self.population.working.weights
         chosen = weights[rows.to(self.device)]
-        scored = score(self.model, chosen, self.task, dict(validation.sizes), validation.sequences, source="validation")
+        model = self.model if validation.slots is None else self.model.with_memory(validation.slots)
+        scored = score(model, chosen, self.task, dict(validation.sizes), validation.sequences, source="validation")
         costs = torch.full((len(due),), torch.nan, dtype=torch.float64)
         costs[rows] = torch.tensor(scored.costs, dtype=torch.float64)
         self.population.keep(self.seeds.validate(costs), weights)

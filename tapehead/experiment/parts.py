@@ -147,12 +147,16 @@ class Validation(Typed):
 
     sizes: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Without sizes there is no validation, and the weights kept are those of the lowest mean cost in training."""
+    slots: int | None = None
+    """Memory slots in validation; without it, those of the model."""
     sequences: int = 200
     below_bits: float = 0.01
     """A validation cost below this passes."""
 
     def check(self) -> None:
-        _at_least_one(self, "sequences")
+        _at_least_one(self, "sequences", *(["slots"] if self.slots is not None else []))
+        if self.slots is not None and not self.sizes:
+            raise ValueError(f"slots is {self.slots}, but without sizes nothing is validated: give sizes.")
         if not self.below_bits > 0:
             raise ValueError(f"below_bits is {self.below_bits}, but it must be a positive number.")
 

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -52,7 +52,7 @@ class Status(NamedTuple):
     backend_reason: str
     updates: int
     episodes: int
-    """Of one seed."""
+    """Of each seed under way."""
     expected: int
     """Episodes when the present attempts are over."""
     active: int
@@ -60,7 +60,8 @@ class Status(NamedTuple):
     solved: int
     """Seeds solved."""
     bits: float | None
-    """Mean cost of the last 100 episodes, the median of the seeds under way."""
+    """The median over all seeds of their mean cost in the last 1,000 episodes, or in those of the attempt so far; None
+    while it is not finite."""
     attempts: tuple[int, int]
     """The lowest and the highest of the seeds under way."""
     may_restart: bool
@@ -81,6 +82,9 @@ class Observer:
 
     def writing(self) -> None:
         """Each time before something is written into the run's folder, which an exception from here prevents."""
+
+    def scoring(self, label: str, done: int, of: int) -> None:
+        """While machines are scored at a size: how many sequences of how many are done, all machines counted."""
 
     def stopping(self, signal_name: str) -> None:
         """A signal has asked the run to stop, which it will after this block; called from the signal's handler."""
@@ -192,7 +196,7 @@ class _Session:
                     folder.append_metrics(trainer.metrics[-1])
                 if self.observer is not None:
                     self.observer.block(self.status())
-                if whole and (due() or trainer.finished):
+                if whole and (due() or trainer.finished or trainer.before_a_part):
                     now = time.monotonic()
                     self._seconds = None if before is None else round(before + now - began, 3)
                     with stop.deferred():
@@ -221,8 +225,6 @@ class _Session:
     def status(self) -> Status:
         trainer, seeds = self.trainer, self.trainer.seeds
         under_way = seeds.index if len(seeds.index) else torch.arange(len(seeds.active))
-        recent = seeds.recent[under_way, -100:].median(dim=0).values
-        recent = recent[torch.isfinite(recent)]  # there may be fewer than a hundred yet, or none
         attempts = seeds.attempts[under_way]
         return Status(
             experiment=trainer.experiment,
@@ -234,7 +236,7 @@ class _Session:
             expected=seeds.expected(trainer.updates) * trainer.experiment.training.batch_size,
             active=len(seeds.index),
             solved=int((seeds.solved_at >= 0).sum()),
-            bits=float(recent.mean()) if len(recent) else None,
+            bits=_median_cost(seeds.recent),
             attempts=(int(attempts.min()), int(attempts.max())),
             may_restart=seeds.may_restart(trainer.updates),
             finished=trainer.finished,
@@ -261,7 +263,7 @@ class _Session:
                 map(metrics.finite, (seeds.validation_cost if experiment.validation else seeds.kept_cost).tolist())
             ),
             skipped_updates=tuple(seeds.skipped.tolist()),
-            generalisation=tuple(_scores(trainer, weights)) if scored else (),
+            generalisation=tuple(_scores(trainer, weights, self.observer)) if scored else (),
             backend=trainer.backend,
             backend_reason=trainer.backend_reason,
             kernel=trainer.kernel,
@@ -275,10 +277,54 @@ class _Session:
         )
 
 
-def _scores(trainer: Trainer, weights: Tensor) -> list[Score]:
+def _median_cost(recent: Tensor) -> float | None:
+    """The median over the seeds of the mean of their recent costs [S, window], which are infinite where there are none
+    yet; None if it is not finite."""
+    means = recent.where(torch.isfinite(recent), torch.nan).nanmean(dim=1).nan_to_num(nan=torch.inf).sort().values
+    middle = float((means[(len(means) - 1) // 2] + means[len(means) // 2]) / 2)
+    return metrics.finite(middle)
+
+
+def _scores(trainer: Trainer, weights: Tensor, observer: Observer | None) -> list[Score]:
     evaluation = trainer.experiment.evaluation
     sizes = trainer.task.generalisation if evaluation.sizes is None else evaluation.sizes
-    return [score(trainer.model, weights, trainer.task, dict(each), evaluation.sequences) for each in sizes]
+    return score_all(trainer.model, weights, trainer.task, sizes, evaluation.sequences, observer)
+
+
+def score_all(
+    model: SequenceModel,
+    weights: Tensor,
+    task: Task,
+    sizes: Sequence[Mapping[str, Size]],
+    sequences: int,
+    observer: Observer | None,
+) -> list[Score]:
+    """Machines weights [S, P] at each of the sizes."""
+    return [
+        score(
+            model,
+            weights,
+            task,
+            dict(each),
+            sequences,
+            tick=ticks(observer, task.label(each), sequences * len(weights)),
+        )
+        for each in sizes
+    ]
+
+
+def ticks(observer: Observer | None, label: str, of: int) -> Callable[[int], None] | None:
+    """What counts scored sequences for an observer."""
+    if observer is None:
+        return None
+    done = 0
+
+    def tick(more: int) -> None:
+        nonlocal done
+        done += more
+        observer.scoring(label, done, of)
+
+    return tick
 
 
 def _hash(tensors: dict[str, Tensor], names: list[str]) -> str:
@@ -338,12 +384,13 @@ def evaluate(
     sequences: int | None = None,
     device: str | None = None,
     backend: str = "auto",
+    observer: Observer | None = None,
 ) -> list[Score]:
     """Scores of a trained machine, or of all machines of a run's folder, at sizes of a task.
 
     task: by default the run's own; a model needs one. sizes: one or several; by default those of the run's evaluation,
     or those that the task names. sequences: at each; by default the run's number, or 200. The sequences are always the
-    same ones, and not those of training, validation or confirmations."""
+    same ones, and not those of training, validation or confirmations. observer: told of the progress."""
     if isinstance(what, SequenceModel):
         if not isinstance(task, Task):
             raise ValueError("a model is evaluated on a task: give one, such as tapehead.make_task('copy').")
@@ -371,4 +418,4 @@ def evaluate(
         raise ValueError(f"sequences is {sequences}, but at least 1 sequence must be scored.")
     each: Sequence[Mapping[str, Size]]
     each = task.generalisation if sizes is None else [sizes] if isinstance(sizes, Mapping) else sizes
-    return [score(model, weights, task, dict(one), sequences) for one in each]
+    return score_all(model, weights, task, each, sequences, observer)

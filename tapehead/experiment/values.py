@@ -34,6 +34,16 @@ def checked_values(base: Mapping[str, Any], changes: Mapping[str, Any], where: s
     return values
 
 
+def paths(name: str) -> list[str]:
+    """The paths "part.name" of all values of that name, whichever task, model, optimiser or schedule has it."""
+    found = []
+    for part in PARTS:
+        kinds = MODELS if part == "model" else NAMED.get(part, ("",))
+        if any(name in _fields(part, kind) for kind in kinds):
+            found.append(f"{part}.{name}")
+    return found
+
+
 def _hint(base: Mapping[str, Any], path: str, says: str) -> Any:
     """The annotation of the value at a path."""
     part, _, name = path.partition(".")

@@ -63,7 +63,8 @@ def make_strip(model: SequenceModel, task: Task, sizes: dict[str, int]) -> Strip
     logits = run_model(model, batch)
     scored, loss = (logits, batch.targets, batch.mask), task.loss
     wrong, bits = int(loss.wrong(*scored).sum()), float(loss.bits(*scored).mean())
-    note = f"{wrong:,} of {loss.answers(batch.targets, batch.mask):,} wrong, {style.number(bits)} bits"
+    each = " each" if rows > 1 else ""
+    note = f"{wrong:,} of {loss.answers(batch.targets, batch.mask):,} wrong, {style.number(bits)} bits{each}"
     parts = (batch.targets, loss.probabilities(logits), loss.errors(logits, batch.targets))
     targets, outputs, missed = (_columns(part, batch.mask) for part in parts)
     return Strip(task.label(sizes), note, targets, outputs, missed)
@@ -110,7 +111,7 @@ def draw_strips(title: str, blocks: Mapping[str, Sequence[Strip]]) -> Figure:
         for strip, place in zip(block, places, strict=True):
             _draw_strip(figure, strip, place._replace(y=place.y + down), cell, tall)
         down += lines * line
-    words = "bits: mean cost per sequence; marks: steps with a wrong answer"
+    words = "wrong, bits: of the sequences drawn; marks: steps with a wrong answer"
     page.foot(figure, LEFT, words, style.BITS, "output")
     return figure
 

@@ -1,11 +1,15 @@
 """Figures of benchmarks."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from tapehead.figures import style
+
+APART = 0.18
+"""Share of an axis that a label takes."""
 
 
 @style.look()
@@ -20,7 +24,7 @@ def draw_growth(curves: Mapping[str, Sequence[tuple[int, float]]], backend: str)
         panel.loglog(sizes, milliseconds, "o-", color=style.BLUE, markersize=3.5)
         panel.loglog(sizes, [milliseconds[-1] * size / sizes[-1] for size in sizes], ":", color=style.FAINT)
         panel.set_xlabel(axis)
-        shown = sizes if len(sizes) < 6 else sizes[::2]
+        shown = spread_apart(sizes)
         panel.set_xticks(shown, [f"{size // 1000}k" if size >= 1000 else str(size) for size in shown], minor=False)
         panel.xaxis.set_minor_locator(NullLocator())
         panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -29,3 +33,12 @@ def draw_growth(curves: Mapping[str, Sequence[tuple[int, float]]], backend: str)
     panels[0].set_ylabel("one update, ms")
     figure.suptitle(f"Cost of one update, {backend} backend (dotted: proportional to the size)", fontsize=9.5)
     return figure
+
+
+def spread_apart(sizes: Sequence[int]) -> list[int]:
+    """Those of some sizes, the largest among them, whose labels do not touch on a logarithmic axis."""
+    whole, shown = math.log(max(sizes) / min(sizes)), [max(sizes)]
+    for size in sorted(sizes, reverse=True)[1:]:
+        if math.log(shown[-1] / size) >= APART * whole:
+            shown.append(size)
+    return shown[::-1]

@@ -27,6 +27,8 @@ class Curve(NamedTuple):
     episodes: Numbers
     bits: Numbers  # mean of the block
     mean: Numbers  # of the last WINDOW episodes, or of all while there are fewer
+    edges: Numbers  # [W + 1], episodes: where windows that follow one another begin and end
+    steps: Numbers  # [W], the mean of each
     solved: int | None  # the block at whose end the seed was solved
     restarted: list[int]  # the blocks after which it was restarted
 
@@ -81,7 +83,21 @@ def _curve(history: Numbers, threshold: float, delivered: int | None) -> Curve:
     under = (mean < threshold) & (judged > 0) & (episodes >= since + WINDOW)
     places = np.flatnonzero(under if delivered is None else under & (attempt == delivered))
     restarted = np.flatnonzero(np.diff(attempt)).tolist()
-    return Curve(episodes, bits, mean, int(places[0]) if len(places) else None, restarted)
+    edges, steps = _steps(episodes, bits, counts, since)
+    return Curve(episodes, bits, mean, edges, steps, int(places[0]) if len(places) else None, restarted)
+
+
+def _steps(episodes: Numbers, bits: Numbers, counts: Numbers, since: Numbers) -> tuple[Numbers, Numbers]:
+    """Means of windows that do not overlap, each of the fewest blocks that fill it; a window ends with its attempt, or
+    with that one's curriculum. A high cost is then in one of them alone, as wide as what it was averaged over."""
+    edges, steps, begin = [0.0], [], 0
+    for k, at in enumerate(episodes):
+        full = at - edges[-1] >= WINDOW
+        if full or k + 1 == len(episodes) or since[k + 1] != since[k]:
+            edges.append(at)
+            steps.append(np.average(bits[begin : k + 1], weights=counts[begin : k + 1]))
+            begin = k + 1
+    return np.array(edges), np.array(steps)
 
 
 def learning_curve(view: RunView) -> Figure | None:
@@ -95,7 +111,7 @@ def draw_curves(task: Task, metrics: Sequence[Line]) -> Figure:
     figure = Figure(figsize=(style.WIDTH, 4.4))
     axes = page.axes(figure, 0.8, 0.82, style.WIDTH - 0.8 - page.RIGHT, 3.0)
     by_seed = curves(metrics, task.solved_bits)
-    _lines(axes, list(by_seed.values()))
+    _lines(axes, list(by_seed.values()), task.solved_bits)
     _levels(axes, task, list(by_seed.values()))
     for i, at in enumerate(curriculum_ends(metrics)):
         label = "the curriculum ends" if i == 0 else None
@@ -109,32 +125,52 @@ def draw_curves(task: Task, metrics: Sequence[Line]) -> Figure:
     return figure
 
 
-def _lines(axes: Axes, by_seed: list[Curve]) -> None:
+def _lines(axes: Axes, by_seed: list[Curve], threshold: float) -> None:
+    """Solved seeds are marked on the level that they fell below."""
     alone = len(by_seed) == 1
     for i, curve in enumerate(by_seed):
-        label = ("mean of 100 updates" if alone else f"each seed, mean of {WINDOW:,} episodes") if i == 0 else None
-        values = curve.bits if alone else curve.mean
-        axes.plot(curve.episodes / 1000, values, color=style.BLUE, linewidth=0.8, alpha=0.45, label=label)
-    grid = np.unique(np.concatenate([curve.episodes for curve in by_seed]))
-    median = np.median([_held(curve, grid) for curve in by_seed], axis=0)
-    label = f"mean of {WINDOW:,} episodes" if alone else f"median of {len(by_seed)} seeds"
-    axes.plot(grid / 1000, median, color=style.BLUE, linewidth=2.2, label=label)
+        look: dict[str, Any] = {"color": style.BLUE, "linewidth": 0.8, "alpha": 0.45}
+        if alone:
+            axes.plot(curve.episodes / 1000, curve.bits, label="mean of 100 updates", **look)
+        else:
+            label = f"each seed, mean of every {WINDOW:,} episodes" if i == 0 else None
+            axes.stairs(curve.steps, curve.edges / 1000, baseline=None, label=label, **look)
+    edges, median = median_steps(by_seed)
+    label = f"mean of every {WINDOW:,} episodes" if alone else f"median of {len(by_seed)} seeds"
+    axes.stairs(median, edges / 1000, baseline=None, color=style.BLUE, linewidth=2.2, label=label)
     again = [(c.episodes[place] / 1000, c.mean[place]) for c in by_seed for place in c.restarted]
     if again:
         x, y = zip(*again, strict=True)
         label = f"restarted ({len(again)} {'time' if len(again) == 1 else 'times'})"
         axes.plot(x, y, "x", color=style.ORANGE, markersize=5.5, markeredgewidth=1.6, zorder=3, label=label)
-    ends = [(c.episodes[c.solved] / 1000, c.mean[c.solved]) for c in by_seed if c.solved is not None]
+    ends = [c.episodes[c.solved] / 1000 for c in by_seed if c.solved is not None]
     if ends:
-        label = f"solved, after {ends[0][0] * 1000:,.0f}" if alone else f"solved ({len(ends)} of {len(by_seed)})"
-        x, y = zip(*ends, strict=True)
-        axes.plot(x, y, "o", color=style.VERMILION, markersize=6.5, markeredgecolor=style.PAPER, zorder=3, label=label)
+        label = f"solved, after {ends[0] * 1000:,.0f}" if alone else f"solved ({len(ends)} of {len(by_seed)})"
+        axes.plot(
+            ends,
+            np.full(len(ends), threshold),
+            "o",
+            color=style.VERMILION,
+            markersize=6.5,
+            markeredgecolor=style.PAPER,
+            zorder=3,
+            label=label,
+        )
 
 
-def _held(curve: Curve, grid: Numbers) -> Numbers:
-    """A curve's mean on a common grid; behind its end, its last value; infinite where it is not a number."""
-    place = np.searchsorted(curve.episodes, grid, side="right") - 1
-    return np.where((place < 0) | np.isnan(curve.mean[place]), np.inf, curve.mean[place])
+def median_steps(by_seed: Sequence[Curve]) -> tuple[Numbers, Numbers]:
+    """The median over seeds of their windows' means, between common edges [W + 1], as [W]."""
+    edges, values = common_steps(by_seed)
+    return edges, np.median(values, axis=0)
+
+
+def common_steps(by_seed: Sequence[Curve]) -> tuple[Numbers, Numbers]:
+    """Windows' means between common edges [W + 1], as [S, W]; behind a seed's end, its last value; infinite where they
+    are not a number."""
+    edges = np.unique(np.concatenate([curve.edges for curve in by_seed]))
+    places = (np.minimum(np.searchsorted(c.edges, edges[1:]), len(c.steps)) - 1 for c in by_seed)
+    values = np.array([c.steps[place] for c, place in zip(by_seed, places, strict=True)])
+    return edges, np.where(np.isnan(values), np.inf, values)
 
 
 def _levels(axes: Axes, task: Task, by_seed: list[Curve]) -> None:

@@ -22,14 +22,21 @@ def view_run(folder: Path, seed: int | None = None) -> RunView:
     return RunView(experiment.task, load(folder, seed), seed, read_metrics(folder))
 
 
-def draw_run(folder: Path, seed: int | None = None, names: Sequence[str] | None = None) -> list[Path]:
-    """Draw into the run's `figures` folder; the files that were written, an SVG and a PNG of each figure.
+def draw_run(
+    folder: Path, seed: int | None = None, names: Sequence[str] | None = None, out: Path | None = None
+) -> list[Path]:
+    """Draw into a folder, by default the run's `figures`; the files that were written, an SVG and a PNG of each figure.
 
     names: of figures in the registry, or module:function; by default those that the task names.
     """
     view = view_run(folder, seed)
-    target = folder / "figures"
-    files.expect_folder(target)
+    if out is None:
+        files.expect_folder(folder / "figures")
+    return draw_view(view, out or folder / "figures", names)
+
+
+def draw_view(view: RunView, target: Path, names: Sequence[str] | None = None) -> list[Path]:
+    """Draw into a folder; the files that were written."""
     written = []
     for name, figure in draw(view, names).items():
         written += style.save(figure, target, name)

@@ -5,7 +5,7 @@ vectors, read weightings. Time runs to the right, alike in all panels; black is 
 has its own panel of weightings, and its own band of add or read vectors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,9 +30,9 @@ from tapehead.tasks import Task
 MOST_HEADS = 8  # of a kind; more would be too small to see
 
 # Inches.
-LEFT, BETWEEN, KEY = 0.8, 0.65, 0.8
+LEFT, BETWEEN, KEY = 0.9, 0.65, 0.8
 ACROSS = (style.WIDTH - LEFT - BETWEEN - KEY) / 2
-HEADING, APART, CLOSE, FOOT = 0.3, 0.18, 0.09, 0.95
+HEADING, APART, CLOSE, FOOT = 0.3, 0.18, 0.09, 1.12
 WORDS = 0.95  # the height of inputs and outputs
 
 Row = list[tuple[float, float]]  # upper edges and heights of the panels of a column
@@ -53,10 +53,12 @@ def draw_memory(trace: MemoryTrace, task: Task, seed: int, title: str = "") -> F
     usual = f"{style.task_title(task.name)}: memory use ({task.label(longest_sizes(task)).lower()}, seed {seed})"
     page.text(figure, 0.15, 0.3, title or usual, fontsize=12)
     slots = used_slots(trace)
-    _draw_words(figure, trace, words)
+    _draw_words(figure, trace, task, words)
     _draw_vectors(figure, trace, vectors)
     _draw_weightings(figure, trace, slots, weightings)
-    page.text(figure, 0.15, figure.get_figheight() - 0.22, _caption(trace, slots), fontsize=8, color=style.FAINT)
+    for line, caption in enumerate(reversed(_caption(trace, slots))):
+        y = figure.get_figheight() - 0.22 - 0.17 * line
+        page.text(figure, 0.15, y, caption, fontsize=8, color=style.FAINT)
     return figure
 
 
@@ -71,30 +73,30 @@ def arrange(heads: int) -> Row:
     return rows
 
 
-def _caption(trace: MemoryTrace, slots: list[int]) -> str:
+def _caption(trace: MemoryTrace, slots: list[int]) -> tuple[str, str]:
+    """Two lines: what is drawn how, and which slots."""
     total, heads = trace.writing.shape[1], max(len(trace.writing), len(trace.reading))
     words = ["Dashed: the answer begins."] if trace.answer else []
+    words.append("Weightings: where a head is, from 0 (black) to 1 (white).")
+    ring = f"The tape is a ring: slot 0 follows slot {total - 1}."
+    there = f"all {total} slots"
     if len(slots) < total:
-        around = ", around the end of the tape" if slots[0] > slots[-1] else ""
-        words.append(
-            f"Shown: slots {slots[0]} to {slots[-1]} of {total}{around}; elsewhere no weighting exceeds {USED:g}."
-        )
+        there = f"slots {slots[0]} to {slots[-1]} of {total}; elsewhere no weighting exceeds {USED:g}"
     if heads > MOST_HEADS:
         words.append(f"The first {MOST_HEADS} of {heads} heads.")
-    return " ".join(words)
+    return " ".join(words), f"{ring} Shown: {there}."
 
 
-def _draw_words(figure: Figure, trace: MemoryTrace, place: tuple[float, float]) -> None:
-    inputs, note = into_range(trace.inputs)
+def _draw_words(figure: Figure, trace: MemoryTrace, task: Task, place: tuple[float, float]) -> None:
+    inputs, note = into_range(trace.inputs, task.named_inputs)
     unscored = style.BITS.with_extremes(bad=style.UNSCORED)
     left = _panel(figure, 0, place, inputs, style.BITS, (0, 1), trace.answer)
     right = _panel(figure, 1, place, trace.outputs, unscored, (0, 1), trace.answer)
     left.axes.set_title(f"Inputs{note}")
     right.axes.set_title("Outputs (grey: not scored)" if np.isnan(trace.outputs).any() else "Outputs")
     left.axes.set_ylabel("Channel")
-    for image in (left, right):
-        channels = image.get_size()[0]
-        image.axes.set_yticks(range(0, channels, 1 + channels // 6))
+    for image, names in ((left, task.named_inputs), (right, task.named_outputs)):
+        label_channels(image.axes, image.get_size()[0], names)
     _key(figure, place, right, "Value", (0, 0.5, 1))
 
 
@@ -132,10 +134,23 @@ def _draw_weightings(figure: Figure, trace: MemoryTrace, slots: list[int], rows:
     _key(figure, rows[0], image, "Weighting", (0, 0.5, 1))
 
 
+def label_channels(axes: Axes, channels: int, names: Mapping[int, str]) -> None:
+    """The names of channels that have one, and the numbers of some of the others, not next to a name."""
+    step = 1 + channels // 6
+    numbers = {k: str(k) for k in range(0, channels, step) if step == 1 or not {k - 1, k, k + 1} & names.keys()}
+    labels = numbers | dict(names)
+    axes.set_yticks(list(labels), list(labels.values()))
+    if any(len(name) > 3 for name in names.values()):
+        axes.tick_params(axis="y", labelsize=6.5)  # longer ones would touch their neighbours or the axis's label
+
+
 def label_slots(axes: Axes, slots: list[int], most: int) -> None:
-    """Ticks at round slot numbers, at most so many."""
+    """Ticks at round slot numbers, at most so many. Where the ring of slots begins again at 0, the last ones before it
+    have none if their labels would touch."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, len(slots)) if len(slots) / s <= most)
     ticks = [i for i, slot in enumerate(slots) if slot % step == 0]
+    start = slots.index(0) if 0 in slots else -step
+    ticks = [i for i in ticks if i == start or not 0 < start - i < step]
     axes.set_yticks(ticks, [str(slots[i]) for i in ticks])
 
 
@@ -154,7 +169,8 @@ def _panel(
     axes = page.axes(figure, LEFT + column * (ACROSS + BETWEEN), y, ACROSS, height)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     axes.tick_params(labelbottom=times)
-    axes.yaxis.set_label_coords(-0.42 / ACROSS, 0.5)  # aligned in all rows
+    axes.yaxis.set_label_coords(-0.6 / ACROSS, 0.5)  # aligned in all rows
+    axes.spines[:].set_visible(True)  # a weighting of 1 in the first slot is as white as the page
     if times:
         axes.set_xlabel("Time (steps)")
     if answer:

@@ -3,6 +3,7 @@
 Legend: T time, I inputs, O outputs, H heads, N slots, M width.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -46,12 +47,12 @@ def make_memory_trace(model: SequenceModel, task: Task) -> MemoryTrace | None:
     scored = batch.mask[:, 0] > 0
     outputs = torch.where(scored.unsqueeze(-1), task.loss.probabilities(logits[:, 0]), torch.nan)
     heads = (trace.add, trace.reads, trace.write.weightings, trace.read.weightings)
-    adds, reads, writing, reading = (_rows(part[:, 0]) for part in heads)
+    adds, reads, writing, reading = (as_rows(part[:, 0]) for part in heads)
     answer = int(scored.int().argmax())
-    return MemoryTrace(_rows(batch.inputs[:, 0]), _rows(outputs), adds, reads, writing, reading, answer)
+    return MemoryTrace(as_rows(batch.inputs[:, 0]), as_rows(outputs), adds, reads, writing, reading, answer)
 
 
-def _rows(values: Tensor) -> Numbers:
+def as_rows(values: Tensor) -> Numbers:
     """[T, ...] as [..., T]."""
     rows: Numbers = values.movedim(0, -1).double().cpu().numpy()
     return rows
@@ -72,15 +73,15 @@ def used_slots(trace: MemoryTrace) -> list[int]:
     return [slot % slots for slot in range(first - MARGIN, first + count + MARGIN)]
 
 
-def into_range(inputs: Numbers) -> tuple[Numbers, str]:
+def into_range(inputs: Numbers, names: Mapping[int, str]) -> tuple[Numbers, str]:
     """Inputs in 0..1, and a note on channels that had to be scaled: repeat counts, priorities.   inputs [I, T]"""
     scaled, notes = inputs.copy(), []
     for channel, values in enumerate(inputs):
         reach = np.abs(values).max()
         if values.min() < 0:
             scaled[channel] = (values / reach + 1) / 2
-            notes.append(f"channel {channel}: {-reach:.2g} to {reach:.2g}")
+            notes.append(f"{names.get(channel, f'channel {channel}')}: {-reach:.2g} to {reach:.2g}")
         elif reach > 1:
             scaled[channel] = values / reach
-            notes.append(f"channel {channel}: 0 to {reach:.2g}")
+            notes.append(f"{names.get(channel, f'channel {channel}')}: 0 to {reach:.2g}")
     return scaled, f" ({', '.join(notes)})" if notes else ""

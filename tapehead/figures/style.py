@@ -1,8 +1,9 @@
 """One look for all figures: sizes, fonts, colours, and how a figure becomes files.
 
 Figures are made without pyplot and inside `look()`, so neither a window system nor the user's own settings matter, and
-nothing is left behind. The colours of `BITS` are those of the paper's Figures 4, 5 and 8: blue for 0, red for 1, and
-what is uncertain is green or yellow. `GREYS` are those of its Figures 6 and 14: black for 0, white for 1.
+nothing is left behind. The colours of `BITS` have the order of those of the paper's Figures 4, 5 and 8: blue for 0, red
+for 1, and what is uncertain is green or yellow; each is lighter than the one before, so that a print without colours
+shows 0 dark and 1 light. `GREYS` are those of its Figures 6 and 14: black for 0, white for 1.
 """
 
 import io
@@ -31,7 +32,7 @@ BLUE, ORANGE, GREEN, VERMILION = (
 )  # Okabe and Ito's, safe for colour-blind eyes
 
 BITS = LinearSegmentedColormap.from_list(
-    "bits", ["#10207c", "#1663c7", "#21b5d8", "#62cf68", "#f4e04d", "#ef7d22", "#a50f1e"]
+    "bits", ["#101a6e", "#1b4aa8", "#1c7c9c", "#4f9a55", "#a79a33", "#e8943c", "#ff8a70"]
 ).with_extremes(bad=PAPER)
 MARKS = ListedColormap([UNSCORED, INK]).with_extremes(bad=PAPER)  # faint where nothing is marked
 GREYS = LinearSegmentedColormap.from_list("greys", ["#000000", "#ffffff"])

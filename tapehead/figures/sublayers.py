@@ -27,6 +27,8 @@ FEW_LAYERS = 8
 MOST_ADDED = 30
 """Per cent: from here on colours do not change."""
 MOST_CELL = 0.5
+LEGEND = 1.5
+"""Inches of an entry."""
 WORDS = {
     "worth": "those that cost least when they alone are skipped",
     "random": "random search",
@@ -66,7 +68,7 @@ def _legend(figure: Figure, x: float, y: float, columns: int = 4) -> None:
     )
     across, up = figure.get_size_inches()
     for i, (colour, words) in enumerate(parts):
-        here, low = x + (i % columns) * 1.5, y + (i // columns) * 0.2
+        here, low = x + (i % columns) * LEGEND, y + (i // columns) * 0.2
         corner = page.point(figure, here, low + 0.06)
         patch = Rectangle(corner, 0.16 / across, 0.12 / up, facecolor=colour, transform=figure.transFigure)
         figure.add_artist(patch)
@@ -84,7 +86,8 @@ def draw_map(found: SubLayerMap, title: str) -> Figure:
     page.text(figure, 0.12, 0.2, title, fontsize=10)
     _cells(page.bare_axes(figure, LEFT, 0.45, across, 2 * height), layers, found.skip, 8.5 if cell > 0.3 else 6.0)
     _legend(figure, LEFT, 0.45 + 2 * height + 0.2, 2 if beside else 4)
-    x, y = (LEFT + across + 0.9, 0.5) if beside else (LEFT, 1.12 + 2 * height)
+    taken = max(across + 0.9, 2 * LEGEND + 0.75)  # by cells, or by the legend under them
+    x, y = (LEFT + taken, 0.5) if beside else (LEFT, 1.12 + 2 * height)
     _bars(page.axes(figure, x, y, style.WIDTH - page.RIGHT - x if beside else across, 1.15), worth, layers)
     page.text(figure, LEFT, figure.get_figheight() - 0.15, _caption(found), fontsize=8, color=style.FAINT)
     return figure

@@ -1,4 +1,4 @@
-"""The only switch: which backend runs a scan, of an NTM or of an LSTM, and an update.
+"""The only switch: which backend runs a scan, of an NTM, a DNC or an LSTM, and an update.
 
 A named backend that cannot run is refused with the reason, never replaced. `auto` takes the fused backend of the
 device if there is one that can, otherwise the reference; `choose` says which, and a run's folder records it.
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from tapehead import checks
+from tapehead.kernels.dnc_scan.contract import FusedDNC
+from tapehead.kernels.dnc_scan.spec import DNCSpec
 from tapehead.kernels.lstm_scan.contract import LSTMBackend, LSTMSpec
 from tapehead.kernels.memory import is_plain
 from tapehead.kernels.ntm_scan import reference
@@ -58,6 +60,14 @@ def fused_lstm(name: str) -> LSTMBackend:
     return cast(LSTMBackend, gpu)
 
 
+def fused_dnc(name: str) -> FusedDNC:
+    """The module of a fused backend of the DNC: there is one for CPUs."""
+    assert name == "cpu"
+    from tapehead.kernels.dnc_scan import cpu
+
+    return cast(FusedDNC, cpu)
+
+
 def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int) -> tuple[str, str]:
     """The backend that a scan on a tape of so many slots will run on: "reference", "cpu" or "gpu"; and why "auto" took
     the reference, if it did."""
@@ -67,6 +77,17 @@ def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.devic
 def choose_lstm(backend: str, spec: LSTMSpec, dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
     """The same for a population of LSTMs, whose reference is `PaperLSTM` in torch."""
     return _choose(backend, device, lambda name: fused_lstm(name).refusal(spec, dtype, device))
+
+
+def choose_dnc(backend: str, spec: DNCSpec, dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
+    """The same for a DNC."""
+
+    def refusal(name: str) -> str | None:
+        if name == "gpu":
+            return "there is no GPU kernel of the DNC; on a GPU the reference runs groups of seeds side by side."
+        return fused_dnc(name).refusal(spec, dtype, device)
+
+    return _choose(backend, device, refusal)
 
 
 def _choose(backend: str, device: torch.device, refusal: Callable[[str], str | None]) -> tuple[str, str]:
@@ -119,6 +140,29 @@ def scan(
     _check(backend, spec, parameters, inputs, lengths, slots, state)
     outputs, final, _ = fused(backend).forward(spec, parameters, inputs, lengths, slots, state, keep=False)
     return outputs, final
+
+
+def scan_compiled(
+    backend: str,
+    spec: ScanSpec,
+    parameters: Tensor,
+    inputs: Tensor,
+    lengths: Tensor,
+    slots: Tensor,
+    state: ScanState,
+) -> tuple[Tensor, ScanState]:
+    """`scan` inside torch.compile and torch.export, which cannot look at the values of lengths and slots: the operator
+    checks them when it runs, and on the reference every sequence has to use the whole tape."""
+    check_arguments(spec, parameters, inputs, lengths, slots, state)
+    if backend == "reference":
+        outputs, final, _ = reference.scan_tape(spec, parameters, inputs, lengths, state, with_trace=False)
+        return outputs, final
+    from tapehead.kernels.ntm_scan import op
+
+    outputs, *parts, _ = op.ntm_scan(
+        spec.to_json(), parameters, inputs, lengths, slots, *state, torch.is_grad_enabled()
+    )
+    return outputs, ScanState(*parts)
 
 
 def trace(

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,9 @@ class _Launch(ctypes.Structure):
 
 
 _FIRST = _Attribute(name=_PRIORITY, value=-1)  # 0 is everyone's, lower numbers come first
+_OneAddress = ctypes.c_void_p * 1
+MOST_LAUNCHES = 1024
+"""Launches that a source's kernels keep ready: one for each kernel, grid and stream."""
 
 
 def _nvrtc_candidates() -> Iterator[str]:
@@ -159,6 +162,7 @@ class Kernels:
         code = compiled(source, name, architecture(device))
         self._functions: dict[str, ctypes.c_void_p] = {}
         self._allowed: dict[str, int] = {}
+        self._launches: dict[tuple[Any, ...], tuple[Any, ctypes.c_void_p]] = {}
         self._module = ctypes.c_void_p()
         self.device = device
         self._index = torch.cuda.current_device() if device.index is None else device.index
@@ -181,7 +185,14 @@ class Kernels:
         return function
 
     def launch(
-        self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any, *, urgent: bool = False
+        self,
+        kernel: str,
+        grid: tuple[int, ...],
+        threads: int,
+        shared_bytes: int,
+        argument: Any,
+        *,
+        urgent: bool = False,
     ) -> None:
         """Runs `kernel` on torch's current stream. Its one argument is a ctypes structure, passed by value.
 
@@ -189,17 +200,22 @@ class Kernels:
         """
         if torch._C._cuda_getDevice() != self._index:  # the context manager costs as much as the launch
             with torch.cuda.device(self.device):
-                self._launch(kernel, grid, threads, shared_bytes, argument, urgent)
-        else:
-            self._launch(kernel, grid, threads, shared_bytes, argument, urgent)
+                self.launch(kernel, grid, threads, shared_bytes, argument, urgent=urgent)
+            return
+        what = (kernel, grid, threads, shared_bytes, urgent, torch._C._cuda_getCurrentRawStream(self._index))
+        launch, function = self._launches.get(what) or self._new_launch(*what)
+        status = _driver().cuLaunchKernelEx(launch, function, _OneAddress(ctypes.addressof(argument)), None)
+        if status != 0:
+            _check_driver(status, f"launching {kernel}")
 
-    def _launch(
-        self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any, urgent: bool
-    ) -> None:
-        function = self._function(kernel, shared_bytes)
+    def _new_launch(
+        self, kernel: str, grid: tuple[int, ...], threads: int, shared_bytes: int, urgent: bool, stream: int
+    ) -> tuple[Any, ctypes.c_void_p]:
+        """What the driver takes for such a launch, kept. Nothing changes it, so several threads may use it at once."""
         x, y, z = (*grid, 1, 1)[:3]
-        stream = torch._C._cuda_getCurrentRawStream(self._index)
         launch = _Launch(x, y, z, threads, 1, 1, shared_bytes, stream, ctypes.addressof(_FIRST), int(urgent))
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
-        status = _driver().cuLaunchKernelEx(ctypes.byref(launch), function, arguments, None)
-        _check_driver(status, f"launching {kernel}")
+        made = ctypes.byref(launch), self._function(kernel, shared_bytes)
+        if len(self._launches) >= MOST_LAUNCHES:
+            self._launches.clear()
+        self._launches[kernel, grid, threads, shared_bytes, urgent, stream] = made
+        return made

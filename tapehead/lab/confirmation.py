@@ -18,7 +18,7 @@ from tapehead.experiment.folder import delivered, read_metrics, read_result
 from tapehead.experiment.loop import Trainer
 from tapehead.experiment.metrics import Line
 from tapehead.experiment.results import Result
-from tapehead.experiment.run import Observer, train
+from tapehead.experiment.run import Observer, ticks, train
 from tapehead.lab.acceptance import Acceptance, Point, acceptance_of
 from tapehead.lab.blocks import Block, attempt_solved_at, blocks_of, curve_of, worst_after
 from tapehead.models import SequenceModel
@@ -48,18 +48,26 @@ def confirm(
     if read_result(folder) is None:
         Trainer(experiment).block(updates=1)  # compiles the kernels, outside the time that is measured
     result = train(experiment, folder, observer=observer, scored=False)
-    return record_of(experiment, folder, result, name=name, sequences=sequences)
+    return record_of(experiment, folder, result, name=name, sequences=sequences, observer=observer)
 
 
 def record_of(
-    experiment: Experiment, folder: Path, result: Result, *, name: str | None = None, sequences: int | None = None
+    experiment: Experiment,
+    folder: Path,
+    result: Result,
+    *,
+    name: str | None = None,
+    sequences: int | None = None,
+    observer: Observer | None = None,
 ) -> dict[str, Any]:
     """The record of a finished run."""
     task, model = experiment.task, experiment.build()
     asked = acceptance_of(task, model)
     weights = delivered(folder, experiment).to(experiment.place.device)
     row, recipe = row_and_recipe(experiment, name)
-    scores = [_score(experiment, model, weights, point, _count(asked, point, sequences)) for point in asked.points]
+    scores = [
+        _score(experiment, model, weights, point, _count(asked, point, sequences), observer) for point in asked.points
+    ]
     where = files.unseal(files.read(folder / "env.json"))
     where.pop("command", None)
     return {
@@ -118,10 +126,18 @@ def _count(asked: Acceptance, point: Point, sequences: int | None) -> int:
     return count if point.most is None else min(count, point.most)
 
 
-def _score(experiment: Experiment, model: SequenceModel, weights: Tensor, point: Point, sequences: int) -> Score:
+def _score(
+    experiment: Experiment,
+    model: SequenceModel,
+    weights: Tensor,
+    point: Point,
+    sequences: int,
+    observer: Observer | None,
+) -> Score:
     if point.slots is not None:
         model = model.with_memory(point.slots)
-    return score(model, weights, experiment.task, dict(point.sizes), sequences, source=SOURCE)
+    tick = ticks(observer, point.label(experiment.task), sequences * len(weights))
+    return score(model, weights, experiment.task, dict(point.sizes), sequences, source=SOURCE, tick=tick)
 
 
 def _machines(

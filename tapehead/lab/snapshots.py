@@ -30,19 +30,26 @@ def milestones(blocks: int, count: int = COUNT) -> list[int]:
 
 
 def take(experiment: Experiment, blocks: list[int]) -> tuple[dict[int, Tensor], Tensor]:
-    """Train the one machine of a run, in memory. Its weights [P] at the ends of blocks, by episodes; those delivered.
+    """Train the one machine of a run, in memory. Its weights [P] at the ends of blocks of the last attempt, by the
+    episodes of that attempt; those delivered.
 
     The weights on the way are the moving average if the run has one: that is what it would have delivered then.
     """
     trainer = Trainer(experiment)
-    series = {}
+    series: dict[int, Tensor] = {}
+    batch = experiment.training.batch_size
     while not trainer.finished:
+        done = trainer.updates - int(trainer.seeds.begun_at[0])
+        if done == 0:
+            series.clear()  # another attempt begins
+        before = trainer.updates
         trainer.block()
-        if -(-trainer.updates // BLOCK) in blocks:
+        done += trainer.updates - before
+        if -(-done // BLOCK) in blocks:
             trainer.population.write_back()
             state = trainer.population.state
             latest = state.parameters if state.average is None else state.average
-            series[trainer.episodes] = latest[0].detach().cpu().clone()
+            series[done * batch] = latest[0].detach().cpu().clone()
     return series, trainer.population.delivered()[0].cpu()
 
 
@@ -53,9 +60,7 @@ def make_snapshots(
     card = store.card(name, folder)
     model = store.load(name, folder=folder)
     experiment = Experiment.from_plain(card.experiment).with_values({"place.device": device, "place.backend": backend})
-    if experiment.restarts.attempts > 1:
-        raise ValueError(f"{name} may have been restarted, and snapshots are of one attempt: take another machine.")
-    blocks = -(-card.episodes // (experiment.training.batch_size * BLOCK))
+    blocks = -(-min(card.episodes, experiment.training.episodes) // (experiment.training.batch_size * BLOCK))
     series, delivered = take(experiment, milestones(blocks, count))
     if not torch.equal(delivered, model.flat_parameters()):
         raise ValueError(

@@ -6,37 +6,28 @@ in its recipe (docs/recipes.md).
 
 import dataclasses
 import functools
-from typing import Any, Literal, Self
+from typing import Literal
 
 from tapehead import checks
-from tapehead.kernels.ntm_scan.spec import (
-    MOST_LAYERS,
-    AddActivation,
-    KeyActivation,
-    Order,
-    OutputFrom,
-    ScanSpec,
-    Shift,
-    controller_name,
-)
-from tapehead.suggest import unknown
-from tapehead.typed import Typed
+from tapehead.kernels.machine_spec import MOST_LAYERS, controller_name
+from tapehead.kernels.ntm_scan.spec import AddActivation, KeyActivation, Order, OutputFrom, ScanSpec, Shift
+from tapehead.models.parameters import MachineConfig
+from tapehead.typed import with_field_texts
 
-InitialMemory = Literal["constant", "random", "addresses", "learned"]
-InitialWeightings = Literal["first", "spread", "uniform", "learned"]
+InitialMemory = Literal["constant", "random", "addresses", "learned", "given"]
+InitialWeightings = Literal["first", "spread", "uniform", "learned", "zeros"]
 InitialReads = Literal["zeros", "learned", "memory"]
 InitialController = Literal["zeros", "learned"]
 
 ADDRESS_DIGITS = 7  # enough for the paper's 128 slots; slots with longer numbers are blank
 
 
+@with_field_texts
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NTMConfig(Typed):
+class NTMConfig(MachineConfig):
     """The options of `NTM` and `NTMCell`."""
 
     # --- said by the paper -------------------------------------------------------------------------------------------
-    input_size: int
-    output_size: int
     controller: str = "lstm"
     """lstm, feedforward, or a subclass of `tapehead.Controller` as module:Class."""
     controller_size: int = 100
@@ -58,14 +49,17 @@ class NTMConfig(Typed):
     initial_memory: InitialMemory = "constant"
     """constant: `initial_memory_value` everywhere; learned: one learned row for all slots. By the others slots can be
     told apart. random: a fixed pattern of numbers within +- `initial_memory_scale`; addresses: every slot begins with
-    its own number in binary, the lowest digit first, as +- `initial_memory_scale`, and zeros behind it."""
+    its own number in binary, the lowest digit first, as +- `initial_memory_scale`, and zeros behind it; given: a row of
+    its own for each slot, set by `set_initial_memory` and otherwise learned. On a longer tape, further slots begin at
+    `initial_memory_value`."""
     initial_memory_value: float = 1e-6
     """Collier and Beel (2018) found a small constant to be the most reliable start."""
     initial_memory_scale: float = 0.1
     """Of the random pattern or the digits; what a machine adds is of size 1 under `add_activation` tanh."""
     initial_weightings: InitialWeightings = "first"
     """first: all heads on slot 0; spread: head h on slot h; uniform: everywhere (identical rows then never
-    differentiate); learned: softmax of -rate * slot, one learned rate per head, so that it fits any tape."""
+    differentiate); learned: softmax of -rate * slot, one learned rate per head, so that it fits any tape; zeros:
+    nowhere, so that content alone decides the first step."""
     initial_reads: InitialReads = "zeros"
     """zeros; learned; or memory: what the initial weightings read from the initial memory."""
     initial_controller: InitialController = "zeros"
@@ -108,15 +102,6 @@ class NTMConfig(Typed):
         widest = max(self.memory_width, self.spec.read_heads, self.spec.write_heads)
         checks.affordable("parameters", self.spec.parameter_count)
         checks.affordable("entries of a tape", self.memory_slots * widest)
-
-    @classmethod
-    def from_options(cls, options: dict[str, Any]) -> Self:
-        """A config from keyword options; a misspelt one is refused with the nearest valid name."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        for name in options:
-            if name not in names:
-                raise TypeError(unknown("option", name, names))
-        return cls(**options)
 
     @functools.cached_property
     def spec(self) -> ScanSpec:

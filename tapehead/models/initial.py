@@ -1,4 +1,5 @@
-"""Where a machine starts every sequence. No option has a parameter per slot, so all of them fit a tape of any length.
+"""Where a machine starts every sequence. No option has a parameter per slot, so all of them fit a tape of any length,
+but for a given memory, whose rows a longer tape extends.
 
 Legend: S seeds, B batch, N slots, M width, R read heads, W write heads, L controller layers, C controller size.
 """
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tapehead import equations
-from tapehead.kernels.ntm_scan.contract import ScanState
+from tapehead.kernels.ntm_scan.contract import ScanState, full_precision
 from tapehead.models.config import ADDRESS_DIGITS, NTMConfig
 from tapehead.streams import stream
 
@@ -20,6 +21,8 @@ def initial_shapes(config: NTMConfig) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     if config.initial_memory == "learned":
         shapes["initial.memory"] = (config.memory_width,)
+    if config.initial_memory == "given":
+        shapes["initial.memory"] = (config.memory_slots, config.memory_width)
     if config.initial_weightings == "learned":
         shapes["initial.read_rates"] = (spec.read_heads,)
         shapes["initial.write_rates"] = (spec.write_heads,)
@@ -54,7 +57,8 @@ def initial_state(
     memory = _memory(config, learned, shape, device, dtype)
     read_weightings = weightings(spec.read_heads, "read")
     if config.initial_reads == "memory":
-        reads = equations.read(memory, read_weightings)
+        with full_precision(device):
+            reads = equations.read(memory, read_weightings)
     else:
         reads = learned_or_zeros("initial.reads", spec.read_heads, config.memory_width)
     return ScanState(
@@ -75,14 +79,25 @@ def _memory(
         return torch.full(shape + size, config.initial_memory_value, device=device, dtype=dtype)
     if config.initial_memory == "learned":
         return learned["initial.memory"][:, None, None].expand(shape + size).contiguous()
+    if config.initial_memory == "given":
+        return learned["initial.memory"].unsqueeze(1).expand(shape + size).contiguous()
     pattern = (_addresses if config.initial_memory == "addresses" else _random)(*size, device)
     pattern = pattern * config.initial_memory_scale
     return pattern.to(dtype).expand(shape + size).contiguous()
 
 
-@functools.lru_cache(maxsize=8)  # drawing it takes a copy from the host, which no CUDA graph may hold
 def _random(slots: int, width: int, device: torch.device) -> Tensor:
     """The fixed random memory within +- 1, slot by slot the same whatever the tape's length; float64 [N, M]."""
+    if torch._C._len_torch_dispatch_stack() > 0:  # inside torch.export: a tensor without numbers must not be kept
+        return _drawn.__wrapped__(slots, width, device)
+    return _drawn(slots, width, device)
+
+
+_random._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as torch.compiler.assume_constant_result does
+
+
+@functools.lru_cache(maxsize=8)  # drawing it takes a copy from the host, which no CUDA graph may hold
+def _drawn(slots: int, width: int, device: torch.device) -> Tensor:
     return 2 * stream(0, "initial memory", 0, device=device).uniform(slots, width) - 1
 
 
@@ -109,6 +124,8 @@ def _weightings(
 ) -> Tensor:
     """[S, B, heads, N], nothing on slots that a sequence may not use."""
     tape = config.memory_slots
+    if config.initial_weightings == "zeros":
+        return torch.zeros(*shape, heads, tape, device=device, dtype=dtype)
     positions = torch.arange(tape, device=device)
     used = torch.full(shape, tape, device=device) if slots is None else slots
     if config.initial_weightings in ("first", "spread"):

@@ -14,8 +14,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from tapehead import checks
 from tapehead.kernels import dispatch
 from tapehead.kernels.lstm_scan.contract import LSTMSpec, check_population
+from tapehead.kernels.machine_spec import MOST_LAYERS
 from tapehead.kernels.ntm_scan.contract import check_tensor, is_vmapped, refuse_forward_mode
-from tapehead.kernels.ntm_scan.spec import MOST_LAYERS
 from tapehead.losses import BINARY, Loss
 from tapehead.models.sequence import SequenceModel, named_state
 

@@ -1,7 +1,7 @@
 """The Neural Turing Machine over sequences, as a torch module."""
 
 import dataclasses
-from typing import Any, Self, get_type_hints
+from typing import Any, Never, Self, get_type_hints
 
 import torch
 from torch import Tensor
@@ -9,12 +9,20 @@ from torch.utils._pytree import tree_map
 
 from tapehead import checks
 from tapehead.kernels import dispatch
+from tapehead.kernels.machine_spec import controller_name
 from tapehead.kernels.memory import is_plain, split
 from tapehead.kernels.ntm_scan import direct
-from tapehead.kernels.ntm_scan.contract import ScanState, Trace, check_state
-from tapehead.kernels.ntm_scan.spec import controller_name
+from tapehead.kernels.ntm_scan.contract import ScanState, Trace, check_state, full_precision
+from tapehead.kernels.ntm_scan.spec import AddActivation, KeyActivation, Order, OutputFrom, ScanSpec, Shift
 from tapehead.losses import BINARY, Loss
-from tapehead.models.config import NTMConfig
+from tapehead.models.compiling import run_uncompiled
+from tapehead.models.config import (
+    InitialController,
+    InitialMemory,
+    InitialReads,
+    InitialWeightings,
+    NTMConfig,
+)
 from tapehead.models.initial import initial_shapes, initial_state
 from tapehead.models.machine import Machine, NTMState
 from tapehead.models.sequence import DECIDED, SequenceModel, as_counts, named_state
@@ -37,7 +45,7 @@ class NTM(Machine, SequenceModel):
     x is [T, B, input_size] (`batch_first=True`: [B, T, ...]; one sequence: [T, input_size]); y are logits. `state` is
     an `NTMState`, or any tuple or list of its six tensors. `return_trace=True` adds a `Trace` of all that the heads
     did. `backend` is "auto", "reference", "cpu" or "gpu"; `backend_in_use()` says what "auto" takes. The options of the
-    machine are the fields of `NTMConfig`:
+    machine are the fields of `NTMConfig`, whose text says what each does, `help(tapehead.NTMConfig)`:
 
     >>> ntm = NTM(9, 8, controller="feedforward", num_heads=2, memory_slots=64)
     >>> y, state = ntm(torch.zeros(5, 3, 9))
@@ -50,14 +58,40 @@ class NTM(Machine, SequenceModel):
         input_size: int,
         output_size: int,
         *,
+        controller: str = "lstm",
+        controller_size: int = 100,
+        controller_layers: int = 1,
+        num_heads: int = 1,
+        memory_slots: int = 128,
+        memory_width: int = 20,
+        shift: Shift = "softmax",
+        shift_range: int = 1,
+        read_heads: int | None = None,
+        write_heads: int | None = None,
+        initial_memory: InitialMemory = "constant",
+        initial_memory_value: float = 1e-6,
+        initial_memory_scale: float = 0.1,
+        initial_weightings: InitialWeightings = "first",
+        initial_reads: InitialReads = "zeros",
+        initial_controller: InitialController = "zeros",
+        order: Order = "write_then_read",
+        key_activation: KeyActivation = "linear",
+        add_activation: AddActivation = "linear",
+        output_from: OutputFrom = "hidden_and_reads",
+        forget_bias: float = 1.0,
+        read_gate_bias: float = 0.0,
+        write_gate_bias: float = 0.0,
+        strength_bias: float = 0.0,
+        sharpen_bias: float = 0.0,
+        interface_clip: float | None = None,
+        write_gate: bool = False,
         batch_first: bool = False,
         backend: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        **options: Any,
+        **unknown: Never,
     ) -> None:
-        config = NTMConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
-        super().__init__(config, device, dtype)
+        super().__init__(NTMConfig.from_arguments(locals(), unknown), device, dtype)
         self.batch_first = checks.flag("batch_first", batch_first)
         self._constant_starts: dict[tuple[Any, ...], tuple[ScanState, Tensor]] = {}
         self._constant_counts: dict[tuple[int, int, torch.device], Tensor] = {}
@@ -87,7 +121,12 @@ class NTM(Machine, SequenceModel):
             dtype=weight.dtype,
             **{field.name: getattr(config, field.name) for field in dataclasses.fields(config)},
         )
-        twin.load_state_dict(self.state_dict())
+        values = self.state_dict()
+        if config.initial_memory == "given":
+            values["initial.memory"] = _fitted(values["initial.memory"], slots, config.initial_memory_value)
+        twin.load_state_dict(values)
+        for parameter, own in zip(twin.parameters(), self.parameters(), strict=True):
+            parameter.requires_grad_(own.requires_grad)
         return twin.train(self.training)
 
     def constants(self) -> list[Tensor]:
@@ -129,19 +168,55 @@ class NTM(Machine, SequenceModel):
     def _run(
         self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
     ) -> tuple[Tensor, NTMState, Trace | None]:
-        if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
-            return _run_uncompiled(self, x, state, lengths, slots, return_trace)
+        if torch.is_autocast_enabled(x.device.type):
+            with full_precision(x.device):
+                return self._run(x, state, lengths, slots, return_trace)
+        if torch.compiler.is_compiling():
+            return self._run_compiled(x, state, lengths, slots, return_trace)
         if not return_trace:
             done = self._run_directly(x, state, lengths, slots)
             if done is not None:
                 return (*done, None)
+        given = self._scan_arguments(x, state, lengths, slots)
+        backend = self._backend_for_tape(given[-1].memory.shape[-2])
+        trace: Trace | None = None
+        if return_trace:
+            y, final, traced = dispatch.trace(backend, *given)
+            trace = tree_map(lambda part: part.squeeze(0), traced)
+        if not return_trace or torch.is_grad_enabled():  # a trace carries no gradient, but y and the state do
+            y, final = dispatch.scan(backend, *given)
+        return y.squeeze(0), ScanState(*(part.squeeze(0) for part in final)), trace
+
+    def _run_compiled(
+        self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None, return_trace: bool
+    ) -> tuple[Tensor, NTMState, Trace | None]:
+        """Under torch.compile and torch.export: one operator for the scan, which checks lengths and slots when it runs.
+
+        A graph break where there is no operator: for traces, and on the reference, whose loop over time would be
+        compiled step by step. Exported, it is written out so, for one length.
+        """
+        backend = self._backend_for_tape(self.config.memory_slots if state is None else state.memory.shape[-2])
+        exporting, parts = torch.compiler.is_exporting(), backend == "reference" and slots is not None
+        if exporting and (return_trace or parts):
+            what = "a trace" if return_trace else "slots on the reference"
+            raise ValueError(f"{what} cannot be exported, because its shapes depend on values: leave it out.")
+        if return_trace or (backend == "reference" and not exporting):
+            done: tuple[Tensor, NTMState, Trace | None] = run_uncompiled(
+                self._run, x, state, lengths, slots, return_trace
+            )
+            return done
+        y, final = dispatch.scan_compiled(backend, *self._scan_arguments(x, state, lengths, slots))
+        return y.squeeze(0), ScanState(*(part.squeeze(0) for part in final)), None
+
+    def _scan_arguments(
+        self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None
+    ) -> tuple[ScanSpec, Tensor, Tensor, Tensor, Tensor, ScanState]:
+        """What a scan of this machine takes, with a seed axis of one."""
         steps, batch, _ = x.shape
         x = x.to(self._value("output.weight").dtype).unsqueeze(0)
         if lengths is None:
             lengths = torch.full((batch,), steps, device=x.device)
         flat = torch.cat([self._value(name).reshape(-1) for name in self._spec.parameter_shapes]).unsqueeze(0)
-        if state is not None:
-            check_state(self._spec, state, (batch,), flat.dtype, flat.device)
         tape = self.config.memory_slots if state is None else state.memory.shape[-2]
         used = torch.full((batch,), tape, device=x.device)
         if slots is not None:
@@ -150,15 +225,13 @@ class NTM(Machine, SequenceModel):
             full = self._start(batch, None if slots is None else used.unsqueeze(0))
         else:
             full = ScanState(*(part.unsqueeze(0) for part in state))
-        given = (self._spec, flat, x, lengths.unsqueeze(0), used.unsqueeze(0), full)
-        backend, _ = dispatch.choose(self.backend, self._spec, flat.dtype, flat.device, tape)
-        trace: Trace | None = None
-        if return_trace:
-            y, final, traced = dispatch.trace(backend, *given)
-            trace = tree_map(lambda part: part.squeeze(0), traced)
-        if not return_trace or torch.is_grad_enabled():  # a trace carries no gradient, but y and the state do
-            y, final = dispatch.scan(backend, *given)
-        return y.squeeze(0), ScanState(*(part.squeeze(0) for part in final)), trace
+        return self._spec, flat, x, lengths.unsqueeze(0), used.unsqueeze(0), full
+
+    def _backend_for_tape(self, tape: int) -> str:
+        weight = self._value("output.weight")
+        return dispatch.choose(self.backend, self._spec, weight.dtype, weight.device, tape)[0]
+
+    _backend_for_tape._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as assume_constant_result does
 
     def _run_directly(
         self, x: Tensor, state: NTMState | None, lengths: Tensor | None, slots: Tensor | None
@@ -200,7 +273,6 @@ class NTM(Machine, SequenceModel):
         steps, batch, _ = x.shape
         tape, start, used = self.config.memory_slots, None, None
         if state is not None:
-            check_state(self._spec, state, (batch,), x.dtype, x.device)
             if not all(map(is_plain, state)):
                 return None, state
             tape = state.memory.shape[-2]
@@ -236,6 +308,10 @@ class NTM(Machine, SequenceModel):
     def _as_state(self, state: Any) -> NTMState:
         named: NTMState = named_state(ScanState, state)
         return named
+
+    def _check_axes(self, state: NTMState, lead: tuple[int, ...]) -> None:
+        weight = self._value("output.weight")
+        check_state(self._spec, state, lead, weight.dtype, weight.device)
 
     # --- populations: the scan has the seed axis itself ---------------------------------------------------------------
 
@@ -317,14 +393,6 @@ class NTM(Machine, SequenceModel):
         return torch.full((seeds, batch), self.config.memory_slots, device=like.device)
 
 
-def _run_uncompiled(ntm: NTM, *given: Any) -> tuple[Tensor, NTMState, Trace | None]:
-    """`NTM._run` in eager mode under torch.compile: a graph break, and the kernel as fast as ever.
-
-    As `torch.compiler.disable`, which loads a second's worth of modules where it is applied, compiling or not.
-    """
-    run: Any = torch.compiler.disable(NTM._run)
-    done: tuple[Tensor, NTMState, Trace | None] = run(ntm, *given)
-    return done
-
-
-_run_uncompiled._torchdynamo_disable = True  # type: ignore[attr-defined]
+def _fitted(rows: Tensor, slots: int, value: float) -> Tensor:
+    """The first rows of a given memory, and further ones of one value for a longer tape."""
+    return torch.cat([rows[:slots], rows.new_full((max(0, slots - len(rows)), rows.shape[1]), value)])

@@ -22,6 +22,9 @@ from tapehead import checks
 from tapehead.kernels import memory
 from tapehead.kernels.ntm_scan.contract import COUNTS, is_vmapped
 from tapehead.losses import BINARY, Loss
+from tapehead.models.compiling import run_uncompiled
+from tapehead.models.packed import PackedSequence, repacked, unpacked
+from tapehead.models.resets import as_mask, run_with_resets
 
 DECIDED = ("self", "input_size", "output_size", "batch_first", "backend", "device", "dtype")
 """Keywords of a model's class that a task and a run decide."""
@@ -34,8 +37,9 @@ class SequenceModel(nn.Module, abc.ABC):
     """`y, state = model(x, state=None, lengths=None)`: x [T, B, I] or, unbatched, [T, I]; y are logits [T, B, O].
 
     With `batch_first=True`, x and y are [B, T, ...]; state and trace never are. `lengths` [B] gives each row's number
-    of steps: beyond it y is zero and the state is that of the row's last step. State is a value, in and out: any
-    nesting of tuples, lists and dicts of tensors [B, ...].
+    of steps: beyond it y is zero and the state is that of the row's last step. A `PackedSequence` has lengths of its
+    own, and y is then one, too. Where `reset` [T, B] is true, a row starts anew before that step. State is a value, in
+    and out: any nesting of tuples, lists and dicts of tensors [B, ...].
 
     One of your own is a subclass whose `__init__` takes `input_size` and `output_size` first and sets these attributes;
     it needs `run`, and `reset_parameters` if it has parameters of its own beside those of torch's modules.
@@ -47,26 +51,37 @@ class SequenceModel(nn.Module, abc.ABC):
 
     def forward(
         self,
-        x: Tensor,
+        x: Tensor | PackedSequence,
         state: Any = None,
         lengths: Tensor | None = None,
         *,
         slots: Tensor | None = None,
+        reset: Tensor | None = None,
         return_trace: bool = False,
     ) -> Any:
         """Logits and final state; with `return_trace`, also a trace of every step.
 
-        `slots` [B] limits the memory slots that each row may use; only models with a memory take it.
+        `slots` [B] limits the memory slots that each row may use; only models with a memory take it. `reset` has the
+        axes of x without the last: [T, B], [B, T] with `batch_first`, [T] for one sequence.
         """
-        x, unbatched = self._as_batch(x)
         checks.flag("return_trace", return_trace)
+        if isinstance(x, PackedSequence):
+            return self._run_packed(x, state, lengths, slots, reset, return_trace)
+        x, unbatched = self._as_batch(x)
         if state is not None:
             state = self._as_state(state)
+            self._check_axes(state, () if unbatched else (x.shape[1],))
         if unbatched and state is not None:
             state = tree_map(lambda part: part.unsqueeze(0), state)
         if lengths is not None:
             lengths = as_counts("lengths", lengths, x.shape[1], x.shape[0], f"the {x.shape[0]} steps given", x.device)
-        y, state, trace = self._run(x, state, lengths, slots, return_trace)
+        if reset is None:
+            y, state, trace = self._run(x, state, lengths, slots, return_trace)
+        else:
+            mask = self._as_mask(reset, x.shape[0], x.shape[1], unbatched)
+            given = (self._run, x, state, lengths, slots, return_trace, mask)
+            compiling = torch.compiler.is_compiling()  # shapes inside depend on the mask's values
+            y, state, trace = run_uncompiled(run_with_resets, *given) if compiling else run_with_resets(*given)
         if unbatched:
             y = y.squeeze(1)
             state = tree_map(lambda part: part.squeeze(0), state)
@@ -74,6 +89,31 @@ class SequenceModel(nn.Module, abc.ABC):
         elif self.batch_first:
             y = y.transpose(0, 1)
         return (y, state, trace) if return_trace else (y, state)
+
+    def _run_packed(
+        self, x: PackedSequence, state: Any, lengths: Any, slots: Tensor | None, reset: Any, return_trace: bool
+    ) -> Any:
+        for name, value in (("lengths", lengths), ("reset", reset)):
+            if value is not None:
+                raise ValueError(f"{name} is given with a PackedSequence, which has lengths: pad the sequences.")
+        padded, lengths = unpacked(x)
+        if checks.tensor("input", padded).shape[2:] != (self.input_size,):
+            raise ValueError(
+                f"input packs steps of shape {tuple(x.data.shape[1:])}, but this model takes ({self.input_size},)."
+            )
+        if state is not None:
+            state = self._as_state(state)
+            self._check_axes(state, (padded.shape[1],))
+        y, *rest = self._run(padded, state, lengths, slots, return_trace)
+        return (repacked(y, lengths, x), *rest) if return_trace else (repacked(y, lengths, x), rest[0])
+
+    def _as_mask(self, reset: Any, steps: int, batch: int, unbatched: bool) -> Tensor:
+        """A mask of resets from outside, as [T, B]."""
+        if unbatched:
+            return as_mask(reset, (steps,), "[time]").unsqueeze(1)
+        if self.batch_first:
+            return as_mask(reset, (batch, steps), "[batch, time]").T
+        return as_mask(reset, (steps, batch), "[time, batch]")
 
     def run(self, x: Tensor, state: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         """The model on x [T, B, I]: logits [T, B, O] and the state after each row's last step. `state` None starts.
@@ -108,6 +148,9 @@ class SequenceModel(nn.Module, abc.ABC):
     def _as_state(self, state: Any) -> Any:
         """A state from outside as the model works with it."""
         return state
+
+    def _check_axes(self, state: Any, lead: tuple[int, ...]) -> None:
+        """Refuse a state that does not fit, in the shapes in which it was given: `lead` is (B,), or () unbatched."""
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw fresh initial parameters, from the generator alone.
@@ -184,7 +227,10 @@ class SequenceModel(nn.Module, abc.ABC):
 
     @property
     def memory_slots(self) -> int | None:
-        """Slots of its memory; None for a model that has none. A model with a memory gives a `Trace` when asked."""
+        """Slots of its memory; None for a model that has none.
+
+        A model with a memory gives a trace when asked, whose `add`, `reads`, `read.weightings` and `write.weightings`
+        are those of a `Trace`; the figure of the memory is drawn from them."""
         return None
 
     def with_memory(self, slots: int) -> Self:
@@ -207,9 +253,10 @@ class SequenceModel(nn.Module, abc.ABC):
         """x as [T, B, I], and whether it came unbatched."""
         checks.tensor("input", x)
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
+            axes = "batch, time" if self.batch_first else "time, batch"
             raise ValueError(
-                f"input has shape {tuple(x.shape)}, but this model takes [time, batch, {self.input_size}]"
-                f" (or [batch, time, ...] with batch_first, or [time, {self.input_size}] for one sequence)."
+                f"input has shape {tuple(x.shape)}, but this model takes [{axes}, {self.input_size}], or "
+                f"[time, {self.input_size}] for one sequence."
             )
         unbatched = x.ndim == 2
         x = x.unsqueeze(1) if unbatched else x.transpose(0, 1) if self.batch_first else x
@@ -316,25 +363,31 @@ def as_counts(name: str, counts: Any, batch: int, most: int, limit: str, device:
     """One whole number from 1 to `most` for each sequence, on a device; this waits for a GPU."""
     if not isinstance(counts, Tensor):
         if isinstance(counts, Sized) and len(counts) != batch:
-            raise ValueError(f"{name} has {len(counts)} entries, but there are {batch} sequences.")
+            raise ValueError(f"{name} has {len(counts)} entries, but {_sequences(batch)}.")
         try:
             counts = torch.as_tensor(counts)
         except (TypeError, ValueError, RuntimeError):
             kind = type(counts).__name__
             raise TypeError(f"{name} is of type {kind}, but it must be a tensor of whole numbers.") from None
     checked = checks.tensor(name, counts).to(device)
+    if checked.ndim == 0 and batch == 1:  # of one sequence, which has no axis for it
+        checked = checked.unsqueeze(0)
     if checked.shape != (batch,):
-        raise ValueError(f"{name} has shape {tuple(checked.shape)}, but there are {batch} sequences.")
+        raise ValueError(f"{name} has shape {tuple(checked.shape)}, but {_sequences(batch)}.")
     if batch == 0:
         return checked.long()
     if checked.dtype not in COUNTS:
         raise ValueError(f"{name} is {checked.dtype}, but it must hold whole numbers: use torch.int64.")
-    if is_vmapped(checked):
+    if torch.compiler.is_compiling() or is_vmapped(checked):
         return checked  # its values cannot be looked at
     low, high = torch.stack(torch.aminmax(checked)).tolist()
     if low < 1 or high > most:
         raise ValueError(f"{name} run from {low} to {high}, but must lie between 1 and {limit}.")
     return checked
+
+
+def _sequences(batch: int) -> str:
+    return "there is one sequence" if batch == 1 else f"there are {batch} sequences"
 
 
 def named_state(kind: Any, state: Any) -> Any:

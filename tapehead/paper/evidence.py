@@ -20,9 +20,10 @@ class Unusable(Exception):
 
 def usable(results: Results, row: str, recipe: str) -> Record:
     """The record of a row to decide by: the first in order of preference that may. Otherwise the reason why the
-    preferred one may not."""
+    preferred one may not. For the recipe tuned, machines of which nothing was selected (once) come first."""
     reasons = []
-    for record in results.fitting(row, recipe):
+    once = results.fitting(row, "once") if recipe == "tuned" else []
+    for record in once + results.fitting(row, recipe):
         reason = _unusable(record)
         if not reason:
             return record
@@ -84,6 +85,8 @@ def selection(record: Record) -> str:
     restarted = f"{again} of {len(machines)} machines are not first attempts"
     if sizes:
         words = ", ".join(f"{name} {value}" for name, value in sizes.items())
+        slots = record["experiment"]["validation"].get("slots")
+        words += f" on {slots} slots" if slots else ""
         return f"{record['row']}: weights and attempts were selected by the cost at {words}; {restarted}."
     return f"{record['row']}: {restarted}; restarts go by the training cost." if again else ""
 

@@ -27,9 +27,9 @@ class Growth(NamedTuple):
 
 
 @functools.cache
-def parameter_count(row: Row) -> int:
-    """Parameters of the machine that the `paper` recipe of a row trains."""
-    experiment = row_experiment(row.name, "paper")
+def parameter_count(row: Row, recipe: str = "paper") -> int:
+    """Parameters of the machine that a recipe of a row trains."""
+    experiment = row_experiment(row.name, recipe)
     return sum(parameter.numel() for parameter in experiment.model.build(experiment.task).parameters())
 
 

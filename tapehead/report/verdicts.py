@@ -20,9 +20,10 @@ MULTIPLE = """Each of the {count} claims that need records is tested at 95 % on 
 number, so about one verdict in twenty may be wrong by chance. Exploratory claims, whose test was chosen after its
 result was known, are in no count."""
 ABLATED = """Ablations of the copy machine: parts are switched off, everything else is the tuned recipe of the full
-machine. Machines that find slots by content alone begin with distinct slots, as the control copy-distinct-slots does:
-with equal slots all heads are everywhere or stay at slot 0, and the ablation would say nothing. In training, tapes have
-21 to 48 slots, so machines without shifts have seen the slots of length 30, but not all of those of length 120."""
+machine, trained once: without its validation and restarts. Machines that find slots by content alone begin with
+distinct slots, as the control copy-distinct-slots does: with equal slots all heads are everywhere or stay at slot 0,
+and the ablation would say nothing. In training, their tapes have 21 to 48 slots, so machines without shifts have seen
+the slots of length 30, but not all of those of length 120."""
 SEPARATION = "Separation of memory and computation: the parameters of a machine against the size of its memory."
 
 

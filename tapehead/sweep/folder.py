@@ -11,8 +11,8 @@ stops/               requests to stop, for workers that a signal does not reach
 
 import contextlib
 import datetime
-import fcntl
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +21,9 @@ from tapehead.experiment import checkpoint
 from tapehead.experiment.folder import LOCK as RUN_LOCK
 from tapehead.experiment.results import Result
 from tapehead.sweep.jobs import Job
+
+if sys.platform != "win32":
+    import fcntl
 
 LIST, LIST_LOCK, WORK_LOCK = "sweep.json", "sweep.lock", "work.lock"
 FAILURE = "failure.json"
@@ -147,6 +150,7 @@ def is_sweep(path: Path) -> bool:
 
 
 def _open_lock(path: Path) -> int:
+    files.need_locks()
     files.expect_file(path)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
 

@@ -36,7 +36,7 @@ ENTRY = (*BASE, "seeds", "side_by_side", *PARTS)
 
 def read_jobs(path: Path) -> tuple[Job, ...]:
     """The jobs of a sweep's TOML file, in its order, or one sentence why there are none."""
-    return jobs_of(read_toml(path), path.parent, str(path))
+    return jobs_of(read_toml(path, "a sweep"), path.parent, str(path))
 
 
 def jobs_of(values: Mapping[str, Any], folder: Path, where: str) -> tuple[Job, ...]:

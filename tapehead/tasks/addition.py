@@ -39,6 +39,14 @@ class Addition(Task):
         return 1
 
     @property
+    def named_inputs(self) -> dict[int, str]:
+        return {0: "a", 1: "b", 2: "end"}
+
+    @property
+    def named_outputs(self) -> dict[int, str]:
+        return {0: "sum"}
+
+    @property
     def chance_bits(self) -> float:
         """E[L] + 1: 6.5."""
         return sum(self.ranges()["length"]) / 2 + 1

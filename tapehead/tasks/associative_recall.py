@@ -74,6 +74,10 @@ class AssociativeRecall(Task):
         return self.width
 
     @property
+    def named_inputs(self) -> dict[int, str]:
+        return {self.width: "item", self.width + 1: "query"}
+
+    @property
     def chance_bits(self) -> float:
         """n W: 3 x 6 = 18."""
         return float(self.item_length * self.width)

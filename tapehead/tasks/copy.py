@@ -69,6 +69,14 @@ class Copy(Task):
         return self.width + self.paper_channels
 
     @property
+    def named_inputs(self) -> dict[int, str]:
+        return {self.width: "delimiter"} | ({self.width + 1: "unused"} if self.paper_channels else {})
+
+    @property
+    def named_outputs(self) -> dict[int, str]:
+        return {self.width: "unused"} if self.paper_channels else {}
+
+    @property
     def chance_bits(self) -> float:
         """W E[L]: 8 x 10.5 = 84."""
         return self.width * sum(self.ranges()["length"]) / 2

@@ -52,7 +52,7 @@ class NGrams(Task):
     limits: ClassVar[Mapping[str, int]] = {"length": 1}
     solved_bits: ClassVar[float] = 1.0
     paired: ClassVar[bool] = True
-    figures: ClassVar[tuple[str, ...]] = ("learning-curve", "predictions", "memory")
+    figures: ClassVar[tuple[str, ...]] = ("learning-curve", "predictions", "memory", "links")
 
     def check(self) -> None:
         checks.whole("order", self.order, 1)

@@ -39,6 +39,14 @@ class Parity(Task):
         return 1
 
     @property
+    def named_inputs(self) -> dict[int, str]:
+        return {0: "bit", 1: "end"}
+
+    @property
+    def named_outputs(self) -> dict[int, str]:
+        return {0: "odd"}
+
+    @property
     def chance_bits(self) -> float:
         return 1.0
 

@@ -73,6 +73,10 @@ class PrioritySort(Task):
         return self.width
 
     @property
+    def named_inputs(self) -> dict[int, str]:
+        return {self.width: "priority", self.width + 1: "end"}
+
+    @property
     def chance_bits(self) -> float:
         """W E[M]: 8 x 16 = 128."""
         items, outputs = (range(low, high + 1) for low, high in self.ranges().values())

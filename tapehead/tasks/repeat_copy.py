@@ -92,6 +92,14 @@ class RepeatCopy(Task):
         return self.width + 1
 
     @property
+    def named_inputs(self) -> dict[int, str]:
+        return {self.width: "delimiter", self.width + 1: "count"}
+
+    @property
+    def named_outputs(self) -> dict[int, str]:
+        return {self.width: "end"}
+
+    @property
     def chance_bits(self) -> float:
         """W E[L] E[R], the marker being certain: 8 x 5.5 x 5.5 = 242, and 181.5 at six bits."""
         ranges = self.ranges()

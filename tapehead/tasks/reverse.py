@@ -50,6 +50,10 @@ class Reverse(Task):
         return self.symbols
 
     @property
+    def named_inputs(self) -> dict[int, str]:
+        return {self.symbols: "delimiter"}
+
+    @property
     def chance_bits(self) -> float:
         """log2(K) E[L]: 3 x 10.5 = 31.5."""
         return log2(self.symbols) * sum(self.ranges()["length"]) / 2

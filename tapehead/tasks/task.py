@@ -50,7 +50,7 @@ class Task(Typed, ABC):
     loss: ClassVar[Loss] = BINARY
     generalisation: ClassVar[tuple[dict[str, int], ...]] = ({},)  # the sizes to evaluate at; {}: those of training
     solved_bits: ClassVar[float] = 0.1  # a mean training cost under this is "solved"
-    figures: ClassVar[tuple[str, ...]] = ("learning-curve", "answers", "memory")  # of a run, by their names
+    figures: ClassVar[tuple[str, ...]] = ("learning-curve", "answers", "memory", "links")  # of a run, by their names
     paired: ClassVar[bool] = False  # whether that cost is the gap to the best possible on the same sequences
 
     def __init_subclass__(cls, **rest: Any) -> None:
@@ -75,6 +75,16 @@ class Task(Typed, ABC):
     @abstractmethod
     def output_size(self) -> int:
         """Output channels, O."""
+
+    @property
+    def named_inputs(self) -> dict[int, str]:
+        """Input channels with a name of their own, for figures: {8: "delimiter"}."""
+        return {}
+
+    @property
+    def named_outputs(self) -> dict[int, str]:
+        """Output channels with a name of their own."""
+        return {}
 
     @property
     def chance_bits(self) -> float | None:

@@ -42,10 +42,12 @@ def test_another_folder_can_be_asked_for(results, tmp_path):
         (("figures",), "no run is given: name a run's folder, or draw the figures of the paper with --paper."),
         (("figures", "runs/mine", "--paper"), "a run is given, but --paper draws from a folder of results"),
         (("figures", "--paper", "--seed", "3"), "--seed is given, but --paper draws from a folder of results"),
-        (("figures", "runs/mine", "--out", "here"), "--out goes with --paper"),
         (("figures", "runs/mine", "--results", "here"), "--results goes with --paper"),
         (("figures", "--paper", "--results", "nowhere"), "nowhere is no folder of results"),
-        (("figures", "--paper", "--figure", "two"), "unknown figure of the paper 'two'"),
+        (
+            ("figures", "--paper", "--figure", "two"),
+            "unknown figure of the paper 'two'. Valid: 3, 4, 5, 6, 7, 8, 9, 10, ",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(arguments, sentence, capsys):

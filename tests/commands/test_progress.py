@@ -1,12 +1,15 @@
 """What is shown while a run trains."""
 
 import pytest
+import torch
 from rich.console import Console
 from tiny import BASE, tiny, trained
 
 import tapehead
+from tapehead import terminal
+from tapehead.commands import progress as progress_module
 from tapehead.commands.progress import Progress
-from tapehead.experiment.run import Status
+from tapehead.experiment.run import Status, _median_cost
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -36,8 +39,9 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys):
     assert said.out == ""
     first, last = said.err.splitlines()
     assert "seeds 0 to 1, cpu backend on cpu" in first
-    assert last.startswith("50 of 50 episodes, ")
-    assert "episodes/s" in last
+    assert last.startswith("50 of 50 episodes of each seed, ")
+    assert "bits (median seed, last 50 episodes), 0 of 2 seeds solved, " in last
+    assert "episodes/s each" in last
     assert "0 of 2 seeds solved" in last
     assert "inf" not in last
     assert said.err.replace("\n", "").isprintable()  # no escape codes
@@ -66,7 +70,30 @@ def test_the_pace_is_that_of_now():
     progress._marks.append((0.0, 0))
     for second, episodes in ((100, 100), (101, 200), (140, 300)):  # one a second, then a hundred, then two and a half
         said = progress._says(status._replace(episodes=episodes), float(second))
-    assert "8 episodes/s" in said  # of three seeds: 100 updates in the last 39 seconds
+    assert "3 episodes/s each" in said  # 100 of each seed in the last 39 seconds
+
+
+def test_the_cost_is_the_median_of_the_seeds_means():
+    """Not the mean of medians over the seeds of single episodes, which is far below where seeds fail in turn."""
+    recent = torch.full((3, 1000), torch.inf, dtype=torch.float64)
+    recent[:, -6:] = torch.tensor([[9.0, 0, 0, 9, 0, 0], [0, 9, 0, 0, 9, 0], [0, 0, 9, 0, 0, 0]])
+    assert _median_cost(recent) == pytest.approx(3.0)
+    assert _median_cost(recent[:2]) == pytest.approx(3.0)
+    assert _median_cost(torch.full((2, 1000), torch.inf)) is None
+
+
+def test_scores_and_steps_are_counted(capsys, monkeypatch):
+    monkeypatch.setattr(progress_module, "LINE_SECONDS", -1.0)
+    with Progress() as progress:
+        tapehead.evaluate(trained(tiny(episodes=100)).model, BASE.task, {"length": 2}, sequences=20, observer=progress)
+    assert capsys.readouterr().err == "scoring Length 2: 20 of 20 sequences\n"
+
+
+def test_quiet_shows_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(terminal, "_quiet", True)
+    monkeypatch.setattr(Console, "is_terminal", True)
+    train(tiny(episodes=100))
+    assert capsys.readouterr().err == ""
 
 
 def test_a_run_that_is_shown_has_the_bits_of_one_that_is_not(capsys):

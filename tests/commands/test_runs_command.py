@@ -93,12 +93,17 @@ def test_two_runs_are_compared(folder, capsys):
     assert values["results"]["episodes"] == [100, 100]
     _, out, _ = runs(capsys, "--compare", folder / "ntm", folder / "ntm")
     assert "none" in out
+    _, out, _ = runs(capsys, "--compare", folder / "ntm", folder / "part", folder / "lstm", "--json")
+    assert json.loads(out)["settings"]["training.episodes"] == [100, 600, 100]
 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--compare", "one"], "compares 2"),
+        (["--compare", "one"], "compares 2 to 10"),
+        ([".", "--task", "copi"], "unknown task 'copi'. Did you mean 'copy'?"),
+        ([".", "--model", "ntn"], "unknown model 'ntn'. Did you mean 'ntm'?"),
+        ([".", "--curves", "here"], "there is nothing to draw"),
         (["--compare", "absent", "absent"], "holds no run that can be read"),
         (["--solved", "--unsolved"], "give one of them"),
         (["absent"], "is no folder"),

@@ -93,3 +93,28 @@ def test_shapes_must_agree(batch):
         bits_per_sequence(batch.targets[..., :7], batch.targets, batch.mask)
     with pytest.raises(ValueError, match="do not belong together"):
         wrong_bits(batch.targets, batch.targets, batch.mask.unsqueeze(-1))
+
+
+def test_batch_first(batch):
+    """The same numbers, and a sentence in the axes of the call."""
+    logits = 2 * batch.targets - 1
+    turned = [logits.transpose(-3, -2), batch.targets.transpose(-3, -2), batch.mask.transpose(-2, -1)]
+    for function in (bits_per_sequence, wrong_bits):
+        assert torch.equal(function(*turned, batch_first=True), function(logits, batch.targets, batch.mask))
+        with pytest.raises(ValueError, match=r"give \[\*lead, B, T, O\] twice and \[\*lead, B, T\]"):
+            function(*turned[:2], batch.mask, batch_first=True)
+        with pytest.raises(ValueError, match="batch_first is 1"):
+            function(*turned, batch_first=1)
+
+
+def test_targets_that_are_no_bits_are_refused(batch):
+    """But not where they are not scored."""
+    scored = batch.mask.unsqueeze(-1) != 0
+    outside = torch.where(scored, batch.targets, 7.0)
+    assert torch.equal(
+        bits_per_sequence(batch.targets, outside, batch.mask),
+        bits_per_sequence(batch.targets, batch.targets, batch.mask),
+    )
+    for wrong in (3 * batch.targets, batch.targets - 1, batch.targets + torch.nan):
+        with pytest.raises(ValueError, match=r"targets run from .*a bit is 0 or 1.*CATEGORICAL"):
+            bits_per_sequence(batch.targets, wrong, batch.mask)

@@ -156,6 +156,8 @@ ATTEMPTS = {"episodes": 1200, "attempts": 3, "validation": {"length": 5}}
         ({"validation.sequences": 0}, "sequences is 0"),
         ({"below_bits": 0.0}, "below_bits is 0"),
         ({"validation": {"items": 5}}, "items"),
+        ({"validation.slots": 0}, "slots is 0"),
+        ({"validation": {}, "attempts": 1, "validation.slots": 9}, "without sizes nothing is validated"),
     ],
 )
 def test_impossible_restarts_and_validations_are_refused(changes, message):

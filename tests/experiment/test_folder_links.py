@@ -16,7 +16,7 @@ from tapehead.figures.draw import draw_run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-PLAIN, OTHER = EXPERIMENTS["plain"], tiny(episodes=200)
+PLAIN, OTHER = EXPERIMENTS["plain"], tiny(learning_rate=0.5)
 LAST = f"checkpoints/step-{600:09d}"
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["tapehead.experiment.run"])

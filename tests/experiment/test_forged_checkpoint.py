@@ -1,15 +1,11 @@
-"""Forged checkpoints: refused, whatever their manifest vouches for; nothing outside the folder is read, nothing run."""
+"""Forged checkpoints: refused, whatever their manifest vouches for; nothing outside is read or run. Fuzzed: soak."""
 
-import json
 import os
 import pickle
 import shutil
-import struct
 
 import pytest
 from example_checkpoint import FILES, example
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tapehead import files
 from tapehead.experiment import checkpoint
@@ -54,62 +50,6 @@ def inside(folder, original):
         return original(path, *flags)
 
     return checked
-
-
-def safetensors_file(header, body=b""):
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + body
-
-
-def entry(**changes):
-    return {"weights": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changes}
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\0" * 7,
-        b"\xff" * 8,
-        struct.pack("<Q", 2**63) + b"{}",
-        struct.pack("<Q", 100) + b"{}",
-        safetensors_file(b"[" * 100_000),
-        safetensors_file(b"not json"),
-        safetensors_file([]),
-        safetensors_file(entry(), b"\0" * 7),
-        safetensors_file(entry(shape=[2**62, 2**62]), b"\0" * 8),
-        safetensors_file(entry(shape=[-2]), b"\0" * 8),
-        safetensors_file(entry(data_offsets=[0, 2**63]), b"\0" * 8),
-        safetensors_file(entry(data_offsets=[8, 0]), b"\0" * 8),
-        safetensors_file(entry(data_offsets=[4, 12]), b"\0" * 12),
-        safetensors_file(entry(dtype="PICKLE"), b"\0" * 8),
-        safetensors_file(entry(dtype=None), b"\0" * 8),
-        safetensors_file({"a": entry()["weights"], "b": entry()["weights"]}, b"\0" * 8),
-        pickle.dumps({"weights": 1}),
-    ],
-)
-def test_hostile_tensor_files_are_refused(tmp_path, parts, data):
-    path = tmp_path / "step-000000002"
-    forge(path, parts | {"state.safetensors": data})
-    with pytest.raises(DamagedCheckpoint):
-        checkpoint.load(path)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [b"", b"[" * 100_000, b'{"a":' * 50_000, b"9" * 10_000, b"[]", b"null", b'"x"', b"3", b"\xff\xfe", b"{"],
-    ids=lambda text: repr(text[:8]),
-)
-def test_hostile_json_is_refused(tmp_path, parts, text):
-    path = tmp_path / "step-000000002"
-    forge(path, parts | {"state.json": text})
-    with pytest.raises(DamagedCheckpoint):
-        checkpoint.load(path)
-    forge(path, parts)
-    for manifest in (text, b'{"files": ' + text + b"}"):
-        (path / MANIFEST).write_bytes(manifest)
-        with pytest.raises(DamagedCheckpoint):
-            checkpoint.load(path)
 
 
 @pytest.mark.parametrize(
@@ -179,22 +119,3 @@ def test_a_pickle_is_never_loaded(tmp_path, parts, name, monkeypatch):
     else:
         assert checkpoint.load(path).files[name] == pickle.dumps(Bomb())  # bytes, as they are
     assert not (tmp_path / "exploded").exists()
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
-@given(
-    name=st.sampled_from(("state.safetensors", "state.json", MANIFEST)),
-    data=st.binary(max_size=200),
-    valid=st.booleans(),
-)
-def test_any_bytes_are_refused_or_mean_what_they_say(tmp_path, parts, name, data, valid):
-    """Fuzzed files, with and without a manifest that vouches for them: a refusal or a checkpoint, never a crash."""
-    path = tmp_path / "step-000000002"
-    forge(path, parts | ({name: data} if valid and name != MANIFEST else {}))
-    (path / name).write_bytes(data)
-    try:
-        found = checkpoint.load(path)
-    except DamagedCheckpoint:
-        return
-    assert valid
-    assert isinstance(found.facts, dict)

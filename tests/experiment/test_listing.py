@@ -55,6 +55,21 @@ def test_a_finished_run_and_one_that_was_broken_off(runs):
     assert json.loads(json.dumps(finished.to_plain()))["hash"] == finished.hash
 
 
+def test_the_cost_of_a_short_run_is_the_mean_of_all_that_it_had(tmp_path):
+    experiment = tiny(episodes=250, seeds=(1, 2, 3))
+    result = tapehead.train(experiment, tmp_path)
+    assert result.last_window_bits == (None, None, None)  # no window is full
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    means = [sum(line["bits"][s] * n for line, n in zip(lines, (100, 100, 50), strict=True)) / 250 for s in range(3)]
+    assert read_run(tmp_path).bits == pytest.approx(sorted(means)[1])
+
+
+def test_the_cost_of_a_run_that_was_broken_off_is_that_of_the_last_window(tmp_path):
+    train_some_blocks(tiny(episodes=4000), tmp_path, 13)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert read_run(tmp_path).bits == pytest.approx(sum(line["bits"][0] for line in lines[-10:]) / 10)
+
+
 def test_a_run_that_is_being_trained(copy):
     (copy / "result.json").unlink()
     lock = os.open(copy / "run.lock", os.O_RDWR | os.O_CREAT)

@@ -5,6 +5,7 @@ import json
 import math
 import random
 import struct
+import time
 
 import pytest
 from damage import HARMS
@@ -192,6 +193,7 @@ def test_tensorboard_shows_the_metrics(finished, name):
     assert head[3] == b"brain.Event:2"
     lines = metrics.read((finished[name] / "metrics.jsonl").read_text().splitlines())
     assert len(rest) == len(lines) > 3
+    assert time.time() - 3600 < head[1] <= rest[0][1] <= rest[-1][1] <= time.time()
     for event, line in zip(rest, lines, strict=True):
         assert event[2] == line.episodes
         values = [dict(fields(value)) for number, value in fields(event[5]) if number == 1]
@@ -201,8 +203,25 @@ def test_tensorboard_shows_the_metrics(finished, name):
         assert shown == pytest.approx(wanted, rel=1e-6)
 
 
+def test_a_resumed_run_keeps_the_times_of_its_events(tmp_path, monkeypatch):
+    lines = [line.to_json() for line in metrics.read(trained(tiny(episodes=300)).metrics)]
+    clock = iter(range(1_000_000_000, 2_000_000_000, 60))
+    monkeypatch.setattr(events.time, "time", lambda: float(next(clock)))
+    folder = tmp_path / "tensorboard"
+    events.rewrite(folder, [])
+    for line in lines:
+        events.append(folder, line)
+    times = [event[1] for event in records((folder / events.FILE).read_bytes())]
+    assert times == [1e9, 1e9 + 60, 1e9 + 120, 1e9 + 180]
+    events.rewrite(folder, lines[:2])
+    assert [event[1] for event in records((folder / events.FILE).read_bytes())] == times[:3]
+    (folder / events.FILE).write_bytes(b"no event file")
+    events.rewrite(folder, lines[:1])
+    assert len(list(records((folder / events.FILE).read_bytes()))) == 2
+
+
 def test_a_block_without_a_finite_cost_has_no_point():
     (line,) = lines_of(trained(tiny(episodes=100)))
-    event = next(records(events._line(json.dumps(line | {"bits": [None]}))))
+    event = next(records(events._line(json.dumps(line | {"bits": [None]}), 1e9)))
     names = [dict(fields(value))[1] for number, value in fields(event[5]) if number == 1]
     assert names == [b"rate/seed-0"]

@@ -193,7 +193,7 @@ def test_metrics_stay_json_when_nothing_is_a_number(monkeypatch):
     trainer.block()
     assert lines_of(trainer)[0]["bits"] == [None]
     assert trainer.seeds.skipped.tolist() == [100]
-    assert events._line(trainer.metrics[0])  # and TensorBoard gets what there is
+    assert events._line(trainer.metrics[0], 1e9)  # and TensorBoard gets what there is
 
 
 # --- what is kept and restored ---------------------------------------------------------------------------------------

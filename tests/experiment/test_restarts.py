@@ -207,7 +207,7 @@ def test_tensorboard_has_a_rate_for_every_seed(solved_by):
     trainer = trained(restarted(seeds=(1, 2), attempts=2))
     line = lines_of(trainer)[AFTER // 100]
     assert line["rate"][0] != line["rate"][1]
-    written = events._line(trainer.metrics[AFTER // 100])
+    written = events._line(trainer.metrics[AFTER // 100], 1e9)
     for seed, rate in zip(line["seeds"], line["rate"], strict=True):
         assert b"rate/seed-%d" % seed + struct.pack("<Bf", 2 << 3 | 5, rate) in written
 

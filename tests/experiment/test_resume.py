@@ -1,65 +1,16 @@
-"""Runs that are interrupted anywhere and run again end in the same bytes as runs that were not."""
-
-import multiprocessing
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+"""Runs that are interrupted anywhere and run again end in the same bytes as runs that were not. Killed ones: soak."""
 
 import pytest
-import torch
-from tiny import EXPERIMENTS, SMALL, SOLVED_BITS, Recorded, outcome, tiny, train_some_blocks
+from tiny import EXPERIMENTS, Recorded, outcome, tiny, train_some_blocks
 
 import tapehead
 from tapehead.experiment import checkpoint, run
-from tapehead.experiment.folder import RunFolder, read_config
+from tapehead.experiment.folder import RunFolder
 from tapehead.experiment.loop import Trainer
-from tapehead.tasks.copy import Copy
 
 pytestmark = pytest.mark.usefixtures("one_thread", "quickly_solved")
 
 PLAIN = EXPERIMENTS["plain"]
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["tapehead.experiment.run"])
-
-
-def train_and_die(folder, name, block, delay, ahead):
-    """In another process: train, and end without a word some time after a block begins."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Copy, "solved_bits", SOLVED_BITS)
-        patch.setattr(run, "SAVE_SECONDS", 0.05 if ahead else 0.0)  # at 0 every block is saved, and none is ahead
-        torch.set_num_threads(1)
-        original, count = Trainer._launch, [0]
-
-        def counted(self, *given):
-            self.asynchronous = ahead
-            count[0] += 1
-            if count[0] == block:
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.setitimer(signal.ITIMER_REAL, delay)  # not handled: the kernel ends the process
-            return original(self, *given)
-
-        patch.setattr(Trainer, "_launch", counted)
-        tapehead.train(EXPERIMENTS[name], folder)
-
-
-@pytest.mark.parametrize(("name", "ahead"), [("long", False), ("rich", False), ("long", True)])
-def test_killed_at_random_moments_and_run_again_it_ends_in_the_same_bytes(tmp_path, finished, name, ahead):
-    source, folder, ends = random.Random(name), tmp_path / "run", []
-    for _ in range(6):
-        delay = source.choice((1e-6, source.uniform(0, 0.05)))
-        child = SERVER.Process(target=train_and_die, args=(folder, name, source.randrange(1, 4), delay, ahead))
-        child.start()
-        child.join(60)
-        ends.append(child.exitcode)
-    assert set(ends) <= {0, -signal.SIGALRM}
-    assert ends.count(0) < 4
-    tapehead.train(EXPERIMENTS[name], folder)
-    assert outcome(folder) == outcome(finished[name])
-    assert not [path for path in folder.rglob(".*")]
 
 
 @pytest.mark.parametrize("moment", ["save", "append_metrics", "write_json", "begin"])
@@ -183,45 +134,3 @@ def test_resuming_a_checkpoint_that_does_not_name_its_code_says_so(tmp_path):
     watched = Recorded()
     tapehead.train(PLAIN, tmp_path / "run", observer=watched)
     assert "(unknown, now " in watched.began[0].note
-
-
-# --- the whole program -----------------------------------------------------------------------------------------------
-
-
-def test_kill_nine_through_the_command_line(tmp_path):
-    """The real thing, once: the whole program, `kill -9`, SIGTERM, then the rest."""
-    command = [sys.executable, "-m", "tapehead.cli", "train", "copy", "--episodes", "3000", "--no-early-stop"]
-    command += ["--task-options", "length", "[1,3]", "width", "2", "--model-options"]
-    command += [word for name, value in SMALL.items() for word in (name, str(value))]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(tapehead.__file__).parents[1])}
-
-    def start(out):
-        return subprocess.Popen(
-            [*command, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, text=True
-        )
-
-    def wait_for_a_block(process, folder):
-        while process.poll() is None:
-            metrics = folder / "metrics.jsonl"
-            if metrics.exists() and metrics.stat().st_size:
-                return
-            time.sleep(0.02)
-        raise AssertionError(process.communicate()[0])
-
-    folder = tmp_path / "run"
-    killed = start(folder)
-    wait_for_a_block(killed, folder)
-    killed.kill()
-    killed.communicate()
-    assert killed.returncode == -signal.SIGKILL
-    stopped = start(folder)
-    (folder / "metrics.jsonl").unlink()
-    wait_for_a_block(stopped, folder)
-    stopped.terminate()
-    said = stopped.communicate()[0]
-    assert stopped.returncode == 143, said
-    assert "stopped by SIGTERM; saved in" in said
-    assert checkpoint.load_newest(folder / "checkpoints") is not None
-    experiment = read_config(folder)
-    whole = tapehead.train(experiment, folder, scored=False)
-    assert whole.sha256 == tapehead.train(experiment, scored=False).sha256

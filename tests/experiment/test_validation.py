@@ -42,6 +42,14 @@ def test_validation_is_of_the_size_and_the_sequences_that_it_says():
     assert shown != score(*scored).bits
 
 
+def test_validation_may_be_on_a_tape_of_another_length():
+    trainer = trained(validated(attempts=1, **{"validation.slots": 6}))
+    shown = tuple(lines_of(trainer)[-1]["validation"])
+    scored = (trainer.population.state.average, trainer.task, {"length": 5}, 20)
+    assert shown == score(trainer.model.with_memory(6), *scored, source="validation").bits
+    assert shown != score(trainer.model, *scored, source="validation").bits
+
+
 def test_to_be_validated_changes_no_weights():
     plain, with_it = trained(validated(validation={}, attempts=1)), trained(validated(attempts=1))
     assert torch.equal(plain.population.state.parameters, with_it.population.state.parameters)

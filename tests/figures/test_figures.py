@@ -1,6 +1,7 @@
 """The pictures of a run: that they are drawn, say what they show, are the same twice, and hold the right numbers."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,16 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from tapehead.evaluation.metrics import bits_per_sequence, wrong_bits
 from tapehead.experiment.metrics import Line
+from tapehead.figures import style
 from tapehead.figures.answers import arrange, cell_width, draw_answers, make_strip
+from tapehead.figures.benchmarks import spread_apart
 from tapehead.figures.curves import chance_level, curves, draw_curves
 from tapehead.figures.draw import draw
-from tapehead.figures.memory import draw_memory
+from tapehead.figures.memory import draw_memory, label_channels, label_slots
 from tapehead.figures.memory_trace import MemoryTrace, into_range, make_memory_trace, used_slots
 from tapehead.figures.predictions import predict
 from tapehead.figures.run_model import source
@@ -38,6 +42,7 @@ SMALL = {
     "reverse": {"length": (1, 6)},
     "parity": {"length": (1, 6)},
     "addition": {"length": (1, 6)},
+    "graph": {"nodes": (2, 3), "hops": (1, 2), "degree": 1},
 }
 
 
@@ -156,12 +161,12 @@ def test_numbers_of_answers_are_those_of_the_metrics(name: str) -> None:
     batch = task.sample(source(task), batch_size=rows)
     logits = model(batch.inputs, None, batch.lengths)[0].detach()
     scored = (logits, batch.targets, batch.mask)
-    symbols = name == "reverse"
+    symbols = task.loss is CATEGORICAL
     wrong = int((CATEGORICAL.wrong if symbols else wrong_bits)(*scored).sum())
     cost = float((CATEGORICAL.bits if symbols else bits_per_sequence)(*scored).mean())
     answers = int(batch.mask.sum()) * (1 if symbols else task.output_size)
     assert int(np.nansum(strip.wrong)) == wrong
-    assert strip.note == f"{wrong} of {answers} wrong, {number(cost)} bits"
+    assert strip.note == f"{wrong} of {answers} wrong, {number(cost)} bits{' each' if rows > 1 else ''}"
     assert rows > 1 or name != "associative-recall"
 
 
@@ -206,6 +211,63 @@ def test_solved_is_judged_by_the_last_thousand_episodes() -> None:
     assert window < 0.1 < first.bits[first.solved - 10 : first.solved].mean()
     assert first.mean[first.solved] == pytest.approx(window)
     assert second.solved is None or second.solved >= 30
+
+
+def test_one_high_cost_is_in_one_window_alone() -> None:
+    lines = [replace(line, bits=(0.01,)) for line in metrics(1)]
+    lines[15] = replace(lines[15], bits=(1000.0,))
+    (curve,) = curves(lines, threshold=0.1).values()
+    assert curve.edges[:4].tolist() == [0, 1000, 2000, 3000]
+    assert (curve.steps > 1).tolist() == [False, True, *[False] * (len(curve.steps) - 2)]
+    assert curve.steps[1] == pytest.approx((9 * 0.01 + 1000) / 10)
+
+
+def test_windows_end_with_an_attempt() -> None:
+    lines = [replace(line, bits=(float(line.episodes),)) for line in metrics(1)]
+    lines[13:] = [replace(line, attempt=(2,)) for line in lines[13:]]
+    (curve,) = curves(lines, threshold=0.1).values()
+    assert curve.edges[:4].tolist() == [0, 1000, 1300, 2300]
+    assert curve.steps[:3].tolist() == pytest.approx([550, 1200, 1850])
+
+
+def test_colours_of_bits_become_lighter_from_zero_to_one() -> None:
+    red, green, blue, _ = style.BITS(np.linspace(0, 1, 50)).T
+    grey = 0.299 * red + 0.587 * green + 0.114 * blue
+    assert (np.diff(grey) > 0).all()
+    assert grey[-1] - grey[0] > 0.5
+
+
+def ticks(label: Callable[..., None], *given: Any) -> dict[float, str]:
+    axes = Figure().add_subplot()
+    label(axes, *given)
+    return dict(zip(axes.get_yticks().tolist(), (text.get_text() for text in axes.get_yticklabels()), strict=True))
+
+
+def test_slots_of_a_ring_have_ticks_that_do_not_touch() -> None:
+    around = [slot % 128 for slot in range(106, 151)]
+    assert ticks(label_slots, around, 4) == {22: "0", 42: "20"}  # 120 would touch 0
+    assert ticks(label_slots, list(range(10)), 5) == {0: "0", 2: "2", 4: "4", 6: "6", 8: "8"}
+
+
+def test_sizes_of_a_benchmark_have_labels_that_do_not_touch() -> None:
+    assert spread_apart((128, 512, 2048, 8192, 16384)) == [128, 512, 2048, 16384]
+    assert spread_apart((1, 2, 4, 8, 16, 32)) == [1, 2, 4, 8, 16, 32]
+
+
+def test_channels_are_named() -> None:
+    assert ticks(label_channels, 10, {8: "delimiter", 9: "count"}) == {
+        0: "0",
+        2: "2",
+        4: "4",
+        6: "6",
+        8: "delimiter",
+        9: "count",
+    }
+    assert ticks(label_channels, 3, {2: "delimiter"}) == {0: "0", 1: "1", 2: "delimiter"}
+    for name in TASKS:
+        task = make_task(name)
+        assert all(channel < task.input_size for channel in task.named_inputs)
+        assert all(channel < task.output_size for channel in task.named_outputs)
 
 
 def test_what_a_curriculum_cost_is_not_judged(tmp_path: Path) -> None:
@@ -282,9 +344,9 @@ def test_what_is_drawn_is_the_trace() -> None:
 
 
 def test_inputs_beyond_a_bit_are_scaled_and_said_so() -> None:
-    scaled, note = into_range(np.array([[0.0, 1.0], [-0.5, 0.25], [0.0, 1.6]]))
+    scaled, note = into_range(np.array([[0.0, 1.0], [-0.5, 0.25], [0.0, 1.6]]), {2: "count"})
     np.testing.assert_allclose(scaled, [[0, 1], [0, 0.75], [0, 1]])
-    assert note == " (channel 1: -0.5 to 0.5, channel 2: 0 to 1.6)"
+    assert note == " (channel 1: -0.5 to 0.5, count: 0 to 1.6)"
 
 
 def test_costs_in_few_characters() -> None:

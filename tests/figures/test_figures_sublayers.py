@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
 from tapehead.figures import style, sublayers
@@ -50,6 +51,16 @@ def test_the_map(layers, tmp_path):
     assert f"3 of {2 * layers} skipped (SWIFT's search, agreement): 87.5% of the answers stay the same." in " ".join(
         shown
     )
+
+
+@pytest.mark.parametrize("layers", [1, 3, 8])
+def test_no_text_of_the_map_lies_on_another(layers):
+    figure = sublayers.draw_map(found(layers, SkipSet()), "A title")
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in figure.texts]
+    boxes += [axes.get_tightbbox(renderer) for axes in figure.axes]
+    for i, one in enumerate(boxes):
+        assert not any(one.overlaps(other) for other in boxes[:i])
 
 
 def test_few_sub_layers_that_cost_most_do_not_hide_the_others():

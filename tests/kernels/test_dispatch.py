@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_ntm_scan_gate import SMALL, make_problem
+from scan_problems import SMALL, make_problem
 
 from tapehead.kernels import dispatch, nvrtc
 from tapehead.kernels.ntm_scan import cpu, direct, gpu, reference

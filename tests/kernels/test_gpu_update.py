@@ -51,6 +51,23 @@ def test_a_seed_alone_is_the_seed_among_others(optimiser: Optimiser, size: int, 
             assert torch.equal(tensor, everyone.tensors(rule)[name][seed : seed + 1]), name
 
 
+def test_other_tensors_and_another_rule_are_noticed(device: torch.device) -> None:
+    """What rule and state decide is kept from update to update, as long as they are the same."""
+    first, second = UpdateRule(Graves(), "elementwise", clip_at=0.5), UpdateRule(Graves(), "none")
+    start, gradients, costs = draw(5, device)
+    ours, exact, rates = UpdateState(first, start.clone()), UpdateState(first, start.clone()), rates_on(device)
+    for rule, gradient in zip((first, first, second), gradients, strict=False):
+        gpu.update(rule, ours, gradient, costs, rates)
+        reference.update(rule, exact, gradient, costs, rates)
+        old = [ours.parameters, *ours.moments]
+        ours.parameters, ours.moments = ours.parameters.clone(), [moment.clone() for moment in ours.moments]
+        for tensor in old:
+            tensor.fill_(torch.nan)
+    assert ours.seen[0] is second
+    for name, tensor in ours.tensors(second).items():
+        assert torch.allclose(tensor, exact.tensors(second)[name], rtol=0, atol=1e-6), name
+
+
 @pytest.mark.parametrize("clip", ["none", "elementwise"])
 def test_a_nan_that_nobody_looked_for_is_carried_on(clip: Clip, device: torch.device) -> None:
     """With `squares` from outside nothing is skipped, and clipping makes no number of a NaN."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tiny_kernels
 import torch
-from test_ntm_scan_gate import SMALL, make_problem
+from scan_problems import SMALL, make_problem
 from tiny_kernels import ADD_ONE, BROKEN, DOUBLE
 
 import tapehead

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_ntm_scan_gate import SMALL, Problem, make_problem
+from scan_problems import SMALL, Problem, make_problem
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -298,7 +298,7 @@ def test_training_after_a_fork() -> None:
     code = (
         "import os, torch\n"
         "torch.set_num_threads(2)\n"
-        "import test_ntm_scan_gate as gate\n"
+        "import scan_problems as gate\n"
         "from tapehead.kernels.ntm_scan import cpu\n"
         "problem = gate.make_problem(gate.SMALL, seeds=4)\n"
         "arguments = problem.arguments(torch.float32, torch.device('cpu'))\n"
@@ -307,5 +307,5 @@ def test_training_after_a_fork() -> None:
         "    os._exit(0 if torch.equal(cpu.forward(*arguments, keep=False)[0], before) else 1)\n"
         "print(os.waitpid(child, 0)[1])\n"
     )
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     assert run_python(code, PYTHONPATH=path).stdout.strip() == "0"

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from damage import HARMS
 from tiny_laboratory import EPISODES, FAR, NEAR, REAL_ACCEPTANCE, ROW, tapehead, tiny_laboratory
 
 from tapehead import files
@@ -418,16 +417,6 @@ def run_folder(confirmed, tmp_path):
     opened = folder.RunFolder(run, folder.read_config(run))
     yield opened
     opened.close()
-
-
-@pytest.mark.parametrize("harm", HARMS)
-def test_a_time_that_was_damaged_is_not_known(run_folder, harm):
-    assert run_folder.seconds() > 0
-    path = run_folder.path / "time.json"
-    good, source = path.read_bytes(), random.Random(harm.__name__)
-    for _ in range(200):
-        path.write_bytes(harm(good, source))
-        assert run_folder.seconds() is None
 
 
 def test_a_time_of_another_type_is_not_known(run_folder):

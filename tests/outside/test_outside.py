@@ -217,7 +217,7 @@ def test_the_commands(elsewhere, run):
     assert "2 of 2 seeds solved" in said
     assert json.loads(Path("run/result.json").read_bytes())["sha256"] == run[1].sha256
     assert "This run is finished" in command("train", "elsewhere.toml", "--out", "run")
-    assert '"Length 8"' in command("eval", "run", "--episodes", 5)
+    assert '"Length 8"' in command("eval", "run", "--episodes", 5, "--json")
     assert "confusion.svg" in command("figures", "run", "--figure", f"{PARTS}:confusion")
     said = command("confirm", "elsewhere.toml", "--seeds", 1, "--sequences", 4, "--work", "work", "--out", "out")
     assert "1 of 1" in said

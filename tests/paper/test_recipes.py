@@ -244,7 +244,7 @@ def test_a_wrong_setting_of_a_recipe_with_restarts_is_one_sentence(setting):
 
 
 def test_slots_of_a_recipe_fit_the_tape_that_is_asked_for():
-    assert row_experiment("copy-ntm-lstm").training.slots == (21, 48)
+    assert row_experiment("copy-ntm-lstm").training.slots == (21, 128)
     assert row_experiment("copy-ntm-lstm", changes={"model.memory_slots": 30}).training.slots == (21, 30)
     assert row_experiment("copy-ntm-lstm", changes={"model.memory_slots": 8}).training.slots == (8, 8)
     own = {"model.memory_slots": 8, "training.slots": (2, 3)}

@@ -10,7 +10,7 @@ from tapehead.paper.tables import ABLATIONS, TABLES, VARIANTS
 from tapehead.streams import stream
 
 BRIEF = {"training.episodes": 500, "seeds": (3,), "optimiser.learning_rate": 1e-3}
-FULL = row_experiment("copy-ntm-lstm")
+FULL = row_experiment("copy-ntm-lstm", "once")
 
 
 @pytest.fixture(scope="module", params=ABLATIONS)

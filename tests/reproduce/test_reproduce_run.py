@@ -63,7 +63,7 @@ def test_a_dry_run_measures_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tapehead.reproduce.plan.measured_rate", lambda experiment: 100.0)
     assert tapehead("reproduce", "--scale", "laptop", "--dry-run", "--out", tmp_path / "out") == 0
     printed = capsys.readouterr().out
-    assert "67 min" in printed  # 10 x 40,000 sequences at 100 in a second
+    assert "93 min" in printed  # 10 x 56,000 sequences at 100 in a second
     assert "by the speed that was measured here" in printed
     assert not (tmp_path / "out").exists()
 

@@ -6,7 +6,7 @@ import time
 
 import counted
 import pytest
-from killing import Storm, driver
+from killing import driver
 
 from tapehead import cli
 from tapehead.sweep import driver as driver_module
@@ -30,14 +30,6 @@ class Told(SweepObserver):
 
     def died(self, reason):
         self.deaths.append(reason)
-
-
-def test_no_result_is_lost_or_made_twice_when_workers_and_drivers_are_killed(tmp_path):
-    """24 jobs, 6 workers and 2 drivers killed; `make soak` has 200, 30 and 5."""
-    storm = Storm(tmp_path, jobs=24, workers=6, drivers=2, seed=1)
-    storm.run()
-    assert storm.killed == {"worker": 6, "driver": 2}
-    storm.check()
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path, capsys):

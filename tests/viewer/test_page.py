@@ -238,6 +238,8 @@ def test_the_back_button_goes_back_a_chapter(room):
     [
         ("t=-4", "t in the link is"),
         ("panel=cellar", "panel in the link is"),
+        ("painel=program", "painel in the link is no setting of this page; it was left out."),
+        ("constructor=1", "constructor in the link is no setting of this page"),
         ("size.length=none", "which is no size"),
         ("edits=pin.w9.gate.0-.1", "write head"),
         ("edits=nonsense", "is no intervention"),

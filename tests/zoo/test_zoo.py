@@ -5,7 +5,6 @@ import copy
 import dataclasses
 import itertools
 import os
-import random
 import shlex
 import shutil
 from pathlib import Path
@@ -13,11 +12,11 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from damage import HARMS
 from tiny_laboratory import EPISODES, ROW, tapehead, tiny_laboratory
 
 import tapehead as package
-from tapehead import cli, files, zoo
+from tapehead import files, zoo
+from tapehead.arguments.parsing import parse
 from tapehead.commands.experiments import from_options
 from tapehead.evaluation.generalisation import score
 from tapehead.experiment.config import Experiment
@@ -44,7 +43,7 @@ def trained_by(command):
     """The experiment of a card's command, on a CPU."""
     words = shlex.split(command)
     assert words[:2] == ["tapehead", "train"]
-    return from_options(cli._parse([word for word in words[1:] if word not in ("--device", "cuda")]))
+    return from_options(parse([word for word in words[1:] if word not in ("--device", "cuda")]))
 
 
 def fresh_score(card, model, point):
@@ -333,16 +332,6 @@ def test_a_damaged_card(home, change, message):
         zoo.load(ROW)
 
 
-@pytest.mark.parametrize("harm", HARMS)
-def test_every_damage_to_a_card_is_refused(home, harm):
-    path, source = home / f"{ROW}.json", random.Random(harm.__name__)
-    good = path.read_bytes()
-    for _ in range(200):
-        path.write_bytes(harm(good, source))
-        with pytest.raises(ValueError, match=r"the card .* is damaged \(its seal does not match\): install tapehead"):
-            zoo.card(ROW)
-
-
 def test_another_option_under_the_old_seal_is_refused(home):
     """It would load another machine, with the same weights."""
     text = (home / f"{ROW}.json").read_text()
@@ -581,8 +570,7 @@ def test_add_and_snapshots(made, home, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "Expected one of"),
-        ("lst", "unknown command of the zoo 'lst'. Did you mean 'list'"),
+        ("lst", "unknown command of zoo 'lst'. Did you mean 'list'"),
         ("show", "NAME"),
         ("show copy-ntm-lsm", "Did you mean 'copy-ntm-lstm'"),
         ("fetch copy-ntm-lstm --ot x", "did you mean --out"),

@@ -12,13 +12,16 @@ The scan runs S machines over B sequences each:
     state      ScanState       -> outputs [S, T, B, O] (logits) and the state after each sequence's last step
 """
 
-from typing import NamedTuple, Protocol
+import contextlib
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._pytree import _register_namedtuple
 
 from tapehead.checks import FLOATS
+from tapehead.kernels.machine_spec import MachineSpec
 from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 
@@ -31,6 +34,18 @@ class ScanState(NamedTuple):
     reads: Tensor  # [..., B, R, M]
     hidden: Tensor  # [..., B, L, C]; L is 0 for a feedforward controller
     cell: Tensor  # [..., B, L, C]
+
+    def detach(self) -> "ScanState":
+        """The same numbers, cut off from the graph: between two parts of a long sequence, gradients end here."""
+        return ScanState(*(part.detach() for part in self))
+
+    def to(self, *place: Any, **options: Any) -> "ScanState":
+        """Every tensor on another device or in another type; the arguments are those of `torch.Tensor.to`."""
+        return ScanState(*(part.to(*place, **options) for part in self))
+
+
+_register_namedtuple(ScanState, serialized_type_name="tapehead.NTMState")  # for torch.export.save,
+torch.serialization.add_safe_globals([ScanState])  # and for torch.load without pickles of other classes
 
 
 class HeadTrace(NamedTuple):
@@ -80,6 +95,12 @@ def check_arguments(
 
     The values of lengths and slots are another matter (`check_counts`): on a GPU, looking at them waits for the device.
     """
+    check_sequences(spec, parameters, inputs, {"lengths": lengths, "slots": slots})
+    check_state(spec, state, (inputs.shape[0], inputs.shape[2]), parameters.dtype, parameters.device)
+
+
+def check_sequences(spec: MachineSpec, parameters: Tensor, inputs: Tensor, counts: dict[str, Tensor]) -> None:
+    """The same for all but a state, of any machine."""
     dtype = parameters.dtype
     if dtype not in FLOATS:
         raise ValueError(half_precision(dtype))
@@ -91,11 +112,10 @@ def check_arguments(
     device = parameters.device
     check_tensor("parameters", parameters, (seeds, spec.parameter_count), dtype, device)
     check_tensor("inputs", inputs, (seeds, steps, batch, spec.input_size), dtype, device)
-    for name, counts in (("lengths", lengths), ("slots", slots)):
-        if counts.dtype not in COUNTS:
-            raise ValueError(f"{name} is {counts.dtype}, but it must hold whole numbers: use torch.int64.")
-        check_tensor(name, counts, (seeds, batch), counts.dtype, device)
-    check_state(spec, state, (seeds, batch), dtype, device)
+    for name, each in counts.items():
+        if each.dtype not in COUNTS:
+            raise ValueError(f"{name} is {each.dtype}, but it must hold whole numbers: use torch.int64.")
+        check_tensor(name, each, (seeds, batch), each.dtype, device)
 
 
 def check_state(
@@ -105,8 +125,8 @@ def check_state(
     tape = state.memory.shape[-2] if state.memory.ndim == len(lead) + 2 else 0
     if tape == 0:
         raise ValueError(
-            f"state.memory has shape {tuple(state.memory.shape)}, but this machine needs one or more slots of "
-            f"{spec.memory_width} for each of {lead}."
+            f"state.memory has shape {tuple(state.memory.shape)}, but this machine needs "
+            f"({', '.join([*map(str, lead), 'slots', str(spec.memory_width)])}), with one slot or more."
         )
     width, controller = spec.memory_width, (*lead, spec.recurrent_layers, spec.controller_size)
     check_tensor("state.memory", state.memory, (*lead, tape, width), dtype, device)
@@ -120,9 +140,16 @@ def check_state(
 def half_precision(dtype: torch.dtype) -> str:
     """Why a machine with parameters of this type is refused."""
     return (
-        f"the parameters are {dtype}, but a machine computes in float32 or float64: keep them in float32, with "
-        "torch.autocast around the call if the controller is to run in half precision."
+        f"the parameters are {dtype}, but a machine computes in float32 or float64: call .float(); torch.autocast may "
+        "stay around the call, and has no effect on the machine."
     )
+
+
+def full_precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """A machine computes in the type of its parameters, on every backend; inside torch.autocast, too."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return contextlib.nullcontext()
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
@@ -157,8 +184,13 @@ def check_counts(lengths: Tensor, slots: Tensor, steps: int, tape: int) -> None:
 
 
 def is_vmapped(tensor: Tensor) -> bool:
-    """Whether a tensor stands for many inside `torch.func.vmap`. Torch has no public way to ask."""
-    return torch._C._functorch.is_batchedtensor(tensor)
+    """Whether a tensor stands for many inside `torch.func.vmap`, also below other transforms of `torch.func`. Torch has
+    no public way to ask."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        if torch._C._functorch.is_batchedtensor(tensor):
+            return True
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return False
 
 
 def refuse_forward_mode() -> None:

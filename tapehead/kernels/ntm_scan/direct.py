@@ -5,6 +5,7 @@ modes) takes `op.scan`, to the same numbers. Tensors have no seed axis here, but
 and slots [1, B].
 """
 
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from tapehead.kernels.ntm_scan.contract import FusedBackend, ScanState, refuse_forward_mode
 from tapehead.kernels.ntm_scan.spec import ScanSpec
+
+NOTHING = (None,) * len(ScanState._fields)
 
 
 class Call(NamedTuple):
@@ -45,10 +48,7 @@ def scan(
     refuse_forward_mode()
     parts = () if state is None else state
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*parameters, inputs, *parts)):
-        # the last line of `Function.apply`: the others are about tensors that are not plain
-        outputs, *final = super(torch.autograd.Function, _Scan).apply(  # type: ignore[no-untyped-call]
-            call, flat, len(parameters), inputs, *parameters, *parts
-        )
+        outputs, *final = _apply(call, flat, len(parameters), inputs, *parameters, *parts)
         return outputs, ScanState(*final)
     outputs, final_state, _ = _forward(call, flat, parameters, inputs, parts, keep=False)
     return outputs, final_state
@@ -79,7 +79,7 @@ class _Scan(torch.autograd.Function):
         ctx: Any, call: Call, flat: Tensor | None, count: int, inputs: Tensor, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         outputs, final, kept = _forward(call, flat, tensors[:count], inputs, tensors[count:], keep=True)
-        ctx.call, ctx.flat, ctx.count = call, flat, count
+        ctx.given = call, flat, count
         ctx.save_for_backward(inputs, *tensors, kept)
         ctx.set_materialize_grads(False)
         return (outputs, *final)
@@ -87,14 +87,14 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_outputs: Tensor | None, *d_parts: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_forward_mode()
-        call, (inputs, *tensors, kept) = ctx.call, ctx.saved_tensors
-        parameters, parts = tensors[: ctx.count], tensors[ctx.count :]
+        (call, flat, count), (inputs, *tensors, kept) = ctx.given, ctx.saved_tensors
+        parameters, parts = tensors[:count], tensors[count:]
         state = call.start or ScanState(*parts)
         if d_outputs is None:
             d_outputs = inputs.new_zeros(*inputs.shape[:2], call.spec.output_size)
         d_outputs = dense(d_outputs)
         d_final = None
-        if any(d is not None for d in d_parts):
+        if any(map(operator.is_not, d_parts, NOTHING)):
             d_final = ScanState(
                 *(torch.zeros_like(part) if d is None else dense(d) for d, part in zip(d_parts, state, strict=True))
             )
@@ -102,15 +102,19 @@ class _Scan(torch.autograd.Function):
         if torch.is_grad_enabled():
             d_flat, d_inputs, d_start = _by_operator(call, parameters, inputs, state, kept, d_outputs, d_final)
         else:
-            flat = _gathered(parameters) if ctx.flat is None else ctx.flat
+            flat = _gathered(parameters) if flat is None else flat
             given = (flat, inputs, call.lengths, call.slots, state, kept, d_outputs, d_final)
             d_flat, d_inputs, d_start = call.backend.backward(
-                call.spec, *given, inputs_gradient=wanted[3], state_gradient=any(wanted[4 + ctx.count :])
+                call.spec, *given, inputs_gradient=wanted[3], state_gradient=any(wanted[4 + count :])
             )
         # Views of one tensor: an optimiser can take the gradients as the flat tensor that they are.
         d_parameters = [d_flat.as_strided(*place) for place in call.spec.parameter_places]
         d_state = [None] * len(parts) if d_start is None else d_start[: len(parts)]
         return (None, None, None, d_inputs if wanted[3] else None, *d_parameters, *d_state)
+
+
+# the last line of `Function.apply`: the others are about tensors that are not plain
+_apply: Any = super(torch.autograd.Function, _Scan).apply
 
 
 def _by_operator(

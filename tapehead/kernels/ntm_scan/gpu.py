@@ -7,6 +7,8 @@ the device, and all memory comes from torch, so a call can be captured in a CUDA
 
 import ctypes
 import functools
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,23 +39,19 @@ OUTPUT_THREADS = 1024
 OUTPUT_SHARED = OUTPUT_THREADS // 32 * 2 * 8 * 4  # a warp for every two steps, of eight outputs at a time
 GRADIENT_THREADS = 128
 GRADIENT_SHARED = 48 * (TILE_ROWS + 4 + TILE_COLUMNS) * 4
+MOST_SHAPES = 256  # of calls, for which what they have in common is kept
 
-
-class _StatePointers(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ScanState._fields]
-
-
-class Arguments(ctypes.Structure):
-    """`Arguments` of scan.cu, field by field."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("parameters", "inputs", "lengths", "slots")),
-        *((name, _StatePointers) for name in ("initial", "final", "d_initial")),
-        *((name, ctypes.c_void_p) for name in ("outputs", "kept", "packed", "targets", "mask", "costs")),
-        *((name, ctypes.c_void_p) for name in ("d_outputs", "d_rows", "gradient", "squares", "d_inputs")),
-        ("kept_size", ctypes.c_longlong),
-        *((name, ctypes.c_int) for name in ("seeds", "steps", "batch", "keep", "chunks", "chunk_rows", "loss")),
-    ]
+_POINTERS = (  # `_Call` sets the first ten, to the initial state's, at once
+    "parameters", "inputs", "lengths", "slots",
+    *(f"{state}.{part}" for state in ("initial", "final", "d_initial") for part in ScanState._fields),
+    "outputs", "kept", "packed", "targets", "mask", "costs", "d_outputs", "d_rows", "gradient", "squares", "d_inputs",
+)  # fmt: skip
+_INTEGERS = ("seeds", "steps", "batch", "keep", "chunks", "chunk_rows", "loss")
+_PLACES = {name: place for place, name in enumerate((*_POINTERS, "kept_size", *_INTEGERS))}
+_STATES = {name: _PLACES[f"{name}.memory"] for name in ("initial", "final", "d_initial")}
+_LAYOUT = struct.Struct(f"@{len(_POINTERS)}Pq{len(_INTEGERS)}i0P")
+"""`Arguments` of scan.cu, field by field. Made from a list of all values: a ctypes structure takes longer to fill."""
+Arguments = ctypes.c_longlong * (_LAYOUT.size // 8)
 
 
 def source(plan: Plan) -> str:
@@ -114,95 +112,138 @@ def record_size(spec: ScanSpec, steps: int, slots: int, device: torch.device) ->
     return _plan(spec, slots, device).kept_size(steps)
 
 
+class _Shape:
+    """What all calls with tensors of the same shapes on one device have in common."""
+
+    def __init__(self, spec: ScanSpec, seeds: int, steps: int, batch: int, tape: int, device: torch.device) -> None:
+        self.plan = plan = _plan(spec, tape, device)
+        self.kernels = _kernels(plan, device)
+        self.outputs = (seeds, steps, batch, spec.output_size)
+        self.outputs_launch = ("ntm_outputs", (seeds * batch,), OUTPUT_THREADS, OUTPUT_SHARED)
+        self.kept, self.rows = ((seeds, batch, size(steps)) for size in (plan.kept_size, plan.rows_size))
+        self.d_rows = (seeds, batch, steps, plan.gradient_width)
+        # of whole sequences, as many for any number of steps: a gradient must not see its neighbours' padding
+        self.chunks = max(1, min(MOST_CHUNKS, batch // 32))
+        count = spec.parameter_count
+        self.gradient = (seeds, count) if self.chunks == 1 else (self.chunks, seeds, count)
+        tiles = (plan.gradient_tiles, self.chunks, seeds)
+        self.gradient_launch = ("ntm_gradient", tiles, GRADIENT_THREADS, GRADIENT_SHARED)
+        grid = (min(seeds * batch, _blocks_at_once(device)),)
+        self.scan_launches = tuple(
+            (f"ntm_{word}", grid, plan.threads, plan.shared_bytes(backward), True)
+            for backward, word in enumerate(("forward", "backward"))
+        )
+        self.streamed = tuple(map(plan.streamed_floats, (False, True)))
+        self.values = [0] * len(_PLACES)
+        numbers = dict(seeds=seeds, steps=steps, batch=batch, chunks=self.chunks)
+        for name, number in (numbers | {"chunk_rows": -(-batch // self.chunks) * steps}).items():
+            self.values[_PLACES[name]] = number
+
+
+_shape = functools.lru_cache(maxsize=MOST_SHAPES)(_Shape)
+
+
 class _Call:
     """The tensors of one call, in the form the kernels take, and the launches over them."""
 
     def __init__(
         self, spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor, state: ScanState
     ) -> None:
-        self.device = parameters.device
+        self.parameters = parameters
         self.seeds = inputs.shape[0] if inputs.ndim == 4 else 1
-        self.steps, self.batch = inputs.shape[-3:-1]
-        self.plan = _plan(spec, state.memory.shape[-2], self.device)
-        self.kernels = _kernels(self.plan, self.device)
-        self.arguments = Arguments(seeds=self.seeds, steps=self.steps, batch=self.batch)
+        self.steps, self.batch, _ = inputs.shape[-3:]
+        tape = state.memory.shape[-2]
+        self.shape = _shape(spec, self.seeds, self.steps, self.batch, tape, parameters.device)
+        self._values = self.shape.values.copy()
+        self._arguments: Any = None  # the values as the kernels take them; None: some were changed
         self._alive: list[Tensor] = []  # until the launches are queued; then torch's allocator keeps stream order
-        self.set(parameters=parameters, inputs=inputs, lengths=lengths.to(torch.int64), slots=slots.to(torch.int64))
-        self.set_state("initial", state)
+        if lengths.dtype != torch.int64 or slots.dtype != torch.int64:
+            lengths, slots = lengths.to(torch.int64), slots.to(torch.int64)
+        self._set_all(0, (parameters, inputs, lengths, slots, *state))
 
-    def set(self, **tensors: Tensor) -> None:
-        for name, tensor in tensors.items():
-            tensor = tensor.contiguous()
-            self._alive.append(tensor)
-            setattr(self.arguments, name, tensor.data_ptr())
+    def _set_all(self, first: int, tensors: Sequence[Tensor]) -> None:
+        """Tensors whose addresses stand one behind the other, from this place on."""
+        if not all(map(Tensor.is_contiguous, tensors)):
+            tensors = [tensor.contiguous() for tensor in tensors]
+        self._alive += tensors
+        self._values[first : first + len(tensors)] = map(Tensor.data_ptr, tensors)
+        self._arguments = None
+
+    def set(self, name: str, tensor: Tensor) -> None:
+        tensor = tensor if tensor.is_contiguous() else tensor.contiguous()
+        self._alive.append(tensor)
+        self.set_number(name, tensor.data_ptr())
+
+    def set_number(self, name: str, number: int) -> None:
+        self._values[_PLACES[name]] = number
+        self._arguments = None
 
     def set_state(self, name: str, state: ScanState) -> None:
-        pointers = getattr(self.arguments, name)
-        for field, tensor in zip(ScanState._fields, state, strict=True):
-            tensor = tensor.contiguous()
-            self._alive.append(tensor)
-            setattr(pointers, field, tensor.data_ptr())
+        self._set_all(_STATES[name], state)
 
-    def empty(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=torch.float32, device=self.device)
+    def empty(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        tensor = self.parameters.new_empty(shape)
+        self._alive.append(tensor)
+        self.set_number(name, tensor.data_ptr())
+        return tensor
 
     def empty_state(self, name: str, like: ScanState) -> ScanState:
-        state = ScanState(*(torch.empty_like(part, memory_format=torch.contiguous_format) for part in like))
+        if all(map(Tensor.is_contiguous, like)):
+            state = ScanState(*map(torch.empty_like, like))
+        else:
+            state = ScanState(*[torch.empty_like(part, memory_format=torch.contiguous_format) for part in like])
         self.set_state(name, state)
         return state
 
     def launch(self, name: str, grid: tuple[int, ...], threads: int, shared: int, urgent: bool = False) -> None:
-        if 0 not in grid:  # an empty batch: CUDA refuses to launch no blocks
-            self.kernels.launch(name, grid, threads, shared, self.arguments, urgent=urgent)
+        if 0 in grid:  # an empty batch: CUDA refuses to launch no blocks
+            return
+        if self._arguments is None:
+            self._arguments = Arguments.from_buffer_copy(_LAYOUT.pack(*self._values))
+        self.shape.kernels.launch(name, grid, threads, shared, self._arguments, urgent=urgent)
 
     def scan(self, backward: bool) -> None:
-        word = "backward" if backward else "forward"
-        packed = self.plan.streamed_floats(backward)
+        packed = self.shape.streamed[backward]
         if packed:
-            self.set(packed=self.empty(self.seeds, packed))
+            word = "backward" if backward else "forward"
+            self.empty("packed", (self.seeds, packed))
             blocks = -(-packed // (4 * 256))
             self.launch(f"ntm_pack_{word}", (min(blocks, 256), self.seeds), 256, 0)
-        blocks = min(self.seeds * self.batch, _blocks_at_once(self.device))
-        shared = self.plan.shared_bytes(backward)
-        self.launch(f"ntm_{word}", (blocks,), self.plan.threads, shared, urgent=True)
+        self.launch(*self.shape.scan_launches[backward])
 
     def forward(self, keep: bool, clear: bool = False) -> Tensor:
         """Runs the scan; returns what it kept: [S, B, ...]."""
-        size = self.plan.kept_size(self.steps) if keep else self.plan.rows_size(self.steps)
-        kept = self.empty(self.seeds, self.batch, size)
+        kept = self.empty("kept", self.shape.kept if keep else self.shape.rows)
         if clear:
             kept.zero_()
-        self.arguments.keep, self.arguments.kept_size = int(keep), size
-        self.set(kept=kept)
+        self.set_number("keep", int(keep))
+        self.set_number("kept_size", kept.shape[2])
         self.scan(backward=False)
         return kept
 
     def outputs(self) -> None:
         """The output layer, in the directions for which there are tensors."""
-        self.launch("ntm_outputs", (self.seeds * self.batch,), OUTPUT_THREADS, OUTPUT_SHARED)
+        self.launch(*self.shape.outputs_launch)
 
     def set_backward(self, kept: Tensor) -> None:
-        self.arguments.kept_size = self.plan.kept_size(self.steps)
-        self.set(kept=kept, d_rows=self.empty(self.seeds, self.batch, self.steps, self.plan.gradient_width))
+        self.set_number("kept_size", self.shape.kept[2])
+        self.set("kept", kept)
+        self.empty("d_rows", self.shape.d_rows)
 
     def backward(self, look: bool = False) -> tuple[Tensor, Tensor | None]:
         """Runs the scan backwards, then the weight gradient [S, P]; with `look`, also its squares if they are cheap."""
+        shape = self.shape
+        gradient = self.empty("gradient", shape.gradient)
+        squares = None
+        if look and shape.chunks == 1:
+            squares = self.empty("squares", (self.seeds, shape.plan.gradient_tiles))
         self.scan(backward=True)
-        # of whole sequences, as many for any number of steps: a gradient must not see its neighbours' padding
-        chunks = max(1, min(MOST_CHUNKS, self.batch // 32))
-        self.arguments.chunks, self.arguments.chunk_rows = chunks, -(-self.batch // chunks) * self.steps
-        gradient = self.empty(chunks, self.seeds, self.plan.spec.parameter_count)
-        self.set(gradient=gradient)
-        squares = self.empty(self.seeds, self.plan.gradient_tiles) if look and chunks == 1 else None
-        if squares is not None:
-            self.set(squares=squares)
-        grid = (self.plan.gradient_tiles, chunks, self.seeds)
-        self.launch("ntm_gradient", grid, GRADIENT_THREADS, GRADIENT_SHARED)
-        if chunks > 1:
+        self.launch(*shape.gradient_launch)
+        if shape.chunks > 1:
             blocks = -(-gradient[0].numel() // 256)
             self.launch("ntm_add_chunks", (blocks,), 256, 0)
             return gradient[0].clone(), None
-        return gradient[0], squares
+        return gradient, squares
 
 
 def forward(
@@ -217,8 +258,7 @@ def forward(
     checked: bool = False,
 ) -> tuple[Tensor, ScanState, Tensor]:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
-    outputs = call.empty(*inputs.shape[:-1], spec.output_size)
-    call.set(outputs=outputs)
+    outputs = call.empty("outputs", call.shape.outputs[-inputs.ndim :])
     final = call.empty_state("final", state)
     kept = call.forward(keep, clear)
     call.outputs()
@@ -239,7 +279,7 @@ def backward(
     state_gradient: bool = True,
 ) -> tuple[Tensor, Tensor | None, ScanState | None]:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
-    call.set(d_outputs=d_outputs)
+    call.set("d_outputs", d_outputs)
     if d_final is not None:  # a null pointer stands for zeros
         call.set_state("final", d_final)
     d_initial = call.empty_state("d_initial", state) if state_gradient else None
@@ -248,8 +288,7 @@ def backward(
     gradient, _ = call.backward()
     d_inputs = None
     if inputs_gradient:
-        d_inputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
-        call.set(d_inputs=d_inputs)
+        d_inputs = call.empty("d_inputs", inputs.shape)
         call.launch("ntm_input_gradient", (-(-d_inputs.numel() // 256),), 256, 0)
     return gradient, d_inputs, d_initial
 
@@ -278,12 +317,13 @@ def loss_and_gradient(
     checked: bool = False,
 ) -> Learned:
     call = _Call(spec, parameters, inputs, lengths, slots, state)
-    call.arguments.loss = LOSSES[loss]
-    costs = call.empty(call.seeds, call.batch)
-    d_outputs = call.empty(call.seeds, call.steps, call.batch, spec.output_size)
+    call.set_number("loss", LOSSES[loss])
+    costs = call.empty("costs", (call.seeds, call.batch))
+    call.empty("d_outputs", call.shape.outputs)
     if mask.dtype != torch.float32:
         mask = (mask != 0).to(torch.float32)  # a float64 may round to zero
-    call.set(targets=targets.to(torch.float32), mask=mask, costs=costs, d_outputs=d_outputs)
+    call.set("targets", targets.to(torch.float32))
+    call.set("mask", mask)
     call.set_backward(call.forward(keep=True))
     call.outputs()
     d_initial = call.empty_state("d_initial", state) if state_gradient else None

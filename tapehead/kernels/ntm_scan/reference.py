@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_map
 
 from tapehead import equations
 from tapehead.kernels.ntm_scan.contract import HeadTrace, ScanState, Trace
-from tapehead.kernels.ntm_scan.controllers import linear
-from tapehead.kernels.ntm_scan.spec import CONTROLLER_PREFIX, ScanSpec
+from tapehead.kernels.ntm_scan.controllers import control, linear
+from tapehead.kernels.ntm_scan.spec import ScanSpec
 
 
 class Addressing(NamedTuple):
@@ -25,30 +25,6 @@ class Addressing(NamedTuple):
     gate: Tensor  # [..., H]
     shift: Tensor  # [..., H, 2r+1]
     sharpening: Tensor  # [..., H]
-
-
-def control(
-    spec: ScanSpec, parameters: dict[str, Tensor], inputs: Tensor, state: ScanState
-) -> tuple[Tensor, Tensor, Tensor]:
-    """One step of the controller: its output [..., B, C], and hidden and cell of all layers."""
-    seen = torch.cat([inputs, state.reads.flatten(-2)], dim=-1)
-    own = {
-        name.removeprefix(CONTROLLER_PREFIX): value
-        for name, value in parameters.items()
-        if name.startswith(CONTROLLER_PREFIX)
-    }
-    output, hidden, cell = spec.controller_kind.step(spec, own, seen, state.hidden, state.cell)
-    for name, value, shape in (
-        ("an output", output, (*seen.shape[:-1], spec.controller_size)),
-        ("a hidden state", hidden, state.hidden.shape),
-        ("a cell state", cell, state.cell.shape),
-    ):
-        if value.shape != shape:
-            raise ValueError(
-                f"the controller {spec.controller!r} returned {name} of shape {tuple(value.shape)}, but it must be "
-                f"{tuple(shape)}."
-            )
-    return output, hidden, cell
 
 
 def scalar_shift_weights(amount: Tensor, shift_range: int) -> Tensor:
@@ -91,13 +67,12 @@ def step(
     spec: ScanSpec, parameters: dict[str, Tensor], inputs: Tensor, state: ScanState
 ) -> tuple[Tensor, ScanState, Trace]:
     """One step: inputs [..., B, I] -> logits [..., B, O], the next state, and what was done (without a time axis)."""
-    hidden, hiddens, cells = control(spec, parameters, inputs, state)
-    interface = linear(hidden, parameters["interface.weight"], parameters["interface.bias"]).to(state.memory.dtype)
+    hidden, hiddens, cells = control(spec, parameters, inputs, state.reads, state.hidden, state.cell)
+    interface = linear(hidden, parameters["interface.weight"], parameters["interface.bias"])
     if spec.interface_clip is not None:
         interface = interface.clamp(-spec.interface_clip, spec.interface_clip)
     reading, writing = spec.interface.heads(interface)
-    with torch.autocast(device_type=inputs.device.type, enabled=False):  # addressing needs the parameters' precision
-        after = _use_memory(spec, spec.interface.read.split(reading), spec.interface.write.split(writing), state)
+    after = _use_memory(spec, spec.interface.read.split(reading), spec.interface.write.split(writing), state)
     outputs = hidden
     if spec.output_from == "hidden_and_reads":
         outputs = torch.cat([hidden, after.reads.flatten(-2)], dim=-1)
@@ -135,16 +110,14 @@ def scan(
     """The scan of contract.py. If some sequences use a part of the tape only, each is run alone, on its part."""
     tape = state.memory.shape[-2]
     if bool((slots == tape).all()):
-        return _scan_tape(spec, parameters, inputs, lengths, state, with_trace)
+        return scan_tape(spec, parameters, inputs, lengths, state, with_trace)
     columns = []
     for s in range(inputs.shape[0]):
         rows = []
         for b in range(inputs.shape[2]):
             seed, row = slice(s, s + 1), slice(b, b + 1)
             one = _cut_tape(ScanState(*(part[seed, row] for part in state)), int(slots[s, b]))
-            y, one, trace = _scan_tape(
-                spec, parameters[seed], inputs[seed, :, row], lengths[seed, row], one, with_trace
-            )
+            y, one, trace = scan_tape(spec, parameters[seed], inputs[seed, :, row], lengths[seed, row], one, with_trace)
             rows.append((y, _pad_tape(one, tape), _pad_tape(trace, tape) if trace else None))
         columns.append(_cat(rows, batch_axis=True))
     outputs, final, full_trace = _cat(columns, batch_axis=False)
@@ -157,7 +130,7 @@ def scan(
     return outputs, final, full_trace
 
 
-def _scan_tape(
+def scan_tape(
     spec: ScanSpec, parameters: Tensor, inputs: Tensor, lengths: Tensor, state: ScanState, with_trace: bool
 ) -> tuple[Tensor, ScanState, Trace | None]:
     """The scan for sequences that all use the whole tape."""

@@ -4,14 +4,13 @@ import functools
 import math
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from tapehead.kernels import jit
 from tapehead.kernels.ntm_scan.contract import Learned, ScanState, Trace, check_counts
-from tapehead.kernels.ntm_scan.cpu import buffers, entries, openmp
+from tapehead.kernels.ntm_scan.cpu import buffers, entries
 from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
     COSTS,
     D_FINAL,
@@ -20,7 +19,6 @@ from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
     D_PARAMETERS,
     D_STATE,
     FINAL,
-    GAP,
     INPUTS,
     KEPT,
     LENGTHS,
@@ -33,8 +31,8 @@ from tapehead.kernels.ntm_scan.cpu.compiled.plan import (
     TARGETS,
     Plan,
 )
+from tapehead.kernels.ntm_scan.cpu.execution import add_groups, dense, execute, whole, with_state, zeros
 from tapehead.kernels.ntm_scan.cpu.planning import make_plan
-from tapehead.kernels.ntm_scan.cpu.threads import Job, pool
 from tapehead.kernels.ntm_scan.cpu.tracing import stack, trace_of_row
 from tapehead.kernels.ntm_scan.spec import ScanSpec, unknown_option
 
@@ -66,56 +64,15 @@ def _unknown_option(spec: ScanSpec) -> str | None:
     return unknown_option("CPU", spec, KNOWN)
 
 
-def _dense(tensor: Tensor) -> Tensor:
-    return tensor if tensor.is_contiguous() else tensor.contiguous()
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    return _dense(tensor if tensor.dtype == torch.int64 else tensor.to(torch.int64))
-
-
 def _execute(plan: Plan, sizes: Array, table: dict[int, Tensor], clip: float | None, dtype: torch.dtype) -> None:
-    """Runs the kernel on every group of every seed. The tensors of `table` must be contiguous."""
-    run_forward, run_backward = entries.ready.get(dtype) or entries.make_ready(dtype)
-    row = [0] * TABLE_SIZE
-    for index, tensor in table.items():
-        row[index] = tensor.data_ptr()
-    addresses = np.array(row, np.int64)
-    size = 2 * GAP + plan.rows * plan.work + plan.shared + (0 if plan.keep else plan.rows * plan.record)
     limit = math.inf if clip is None else float(clip)
-
-    def work(item: tuple[int, int], alive: Any = table) -> None:  # the tensors live as long as this function
-        scratch = buffers.take_scratch(size, dtype)
-        if plan.forward:
-            run_forward(sizes, addresses, limit, *scratch, *item)
-        if plan.backward:
-            run_backward(sizes, addresses, limit, *scratch, *item)
-        buffers.give_scratch(scratch, dtype)
-
-    if plan.S == plan.groups == 1:
-        work((0, 0))
-        return
-    threads = torch.get_num_threads()
-    items = [(s, g) for s in range(plan.S) for g in range(plan.groups)]
-    if threads == 1 or not items:
-        for item in items:
-            work(item)
-    elif not plan.loss and openmp.usable(threads, len(items)):
-        openmp.run(Job(work, items), threads)
-    else:  # a run's loop has no operations of torch that would keep its threads awake
-        pool(threads).run(Job(work, items))
+    execute(entries.ready.get(dtype) or entries.make_ready(dtype), plan, sizes, table, TABLE_SIZE, dtype, limit)
 
 
 def _shape(inputs: Tensor) -> tuple[int, int, int]:
     """S, T and B of inputs [S, T, B, I], or [T, B, I] of one machine."""
     seeds, steps, batch, _ = inputs.shape if inputs.ndim == 4 else (1, *inputs.shape)
     return seeds, steps, batch
-
-
-def _with_state(table: dict[int, Tensor], first: int, state: ScanState) -> dict[int, Tensor]:
-    for k, part in enumerate(state):
-        table[first + k] = part
-    return table
 
 
 def _forward(
@@ -132,19 +89,19 @@ def _forward(
     seeds, steps, batch = _shape(inputs)
     tape, dtype = state.memory.shape[-2], parameters.dtype
     plan, sizes = make_plan(spec, seeds, steps, batch, tape, mode)
-    lengths, slots = _whole(lengths), _whole(slots)
+    lengths, slots = whole(lengths), whole(slots)
     if not checked:
         check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
-    state = ScanState(*map(_dense, state))
+    state = ScanState(*map(dense, state))
     outputs = buffers.empty((*inputs.shape[:-1], spec.output_size), dtype)
     final = ScanState(*map(buffers.empty_like, state))
     kept = buffers.empty_record((seeds, batch, plan.record) if plan.keep else (0,), dtype)
     if clear and not buffers.POISON:
         kept.zero_()  # some of it is never written
-    table = {PARAMETERS: _dense(parameters), INPUTS: _dense(inputs), LENGTHS: lengths, SLOTS: slots}
+    table = {PARAMETERS: dense(parameters), INPUTS: dense(inputs), LENGTHS: lengths, SLOTS: slots}
     table.update({OUTPUTS: outputs, KEPT: kept})
-    _with_state(table, STATE, state)
-    _execute(plan, sizes, _with_state(table, FINAL, final), spec.interface_clip, dtype)
+    with_state(table, STATE, state)
+    _execute(plan, sizes, with_state(table, FINAL, final), spec.interface_clip, dtype)
     return outputs, final, kept, plan
 
 
@@ -183,40 +140,19 @@ def backward(
     plan, sizes = make_plan(spec, seeds, steps, batch, state.memory.shape[-2], "backward")
     d_parameters = buffers.empty((seeds, plan.groups, plan.P), dtype)
     d_inputs = buffers.empty(inputs.shape, dtype)  # the kernel writes them always
-    table = {PARAMETERS: _dense(parameters), LENGTHS: _whole(lengths), SLOTS: _whole(slots), KEPT: _dense(kept)}
-    table.update({D_OUTPUTS: _dense(d_outputs), D_PARAMETERS: d_parameters, D_INPUTS: d_inputs})
+    table = {PARAMETERS: dense(parameters), LENGTHS: whole(lengths), SLOTS: whole(slots), KEPT: dense(kept)}
+    table.update({D_OUTPUTS: dense(d_outputs), D_PARAMETERS: d_parameters, D_INPUTS: d_inputs})
     if d_final is None:  # the kernel only reads them, so one piece of zeros will do for all
-        zeros = _zeros(max(map(Tensor.numel, state)), dtype)
-        _with_state(table, D_FINAL, ScanState(*(zeros for _ in state)))
+        nothing = zeros(max(map(Tensor.numel, state)), dtype)
+        with_state(table, D_FINAL, ScanState(*(nothing for _ in state)))
     else:
-        _with_state(table, D_FINAL, ScanState(*map(_dense, d_final)))
+        with_state(table, D_FINAL, ScanState(*map(dense, d_final)))
     d_state = None
     if state_gradient:
         d_state = ScanState(*(buffers.empty(part.shape, dtype) for part in state))
-        _with_state(table, D_STATE, d_state)
+        with_state(table, D_STATE, d_state)
     _execute(plan, sizes, table, spec.interface_clip, dtype)
-    return _add_groups(d_parameters), d_inputs if inputs_gradient else None, d_state
-
-
-@functools.lru_cache(maxsize=4)
-def _zeros(size: int, dtype: torch.dtype) -> Tensor:
-    return torch.zeros(size, dtype=dtype)
-
-
-def _add_groups(d_parameters: Tensor) -> Tensor:
-    """[S, groups, P] -> [S, P], always in the same order.
-
-    In numpy: torch would spread the sum over its own threads, which then spin and keep a core from the kernel's.
-    """
-    seeds, groups, size = d_parameters.shape
-    if groups == 1:
-        return d_parameters.view(seeds, size)
-    if groups == 0:
-        return d_parameters.new_zeros(seeds, size)
-    total = d_parameters[:, 0]
-    for g in range(1, groups):
-        np.add(total.numpy(), d_parameters[:, g].numpy(), out=total.numpy())
-    return total.contiguous()
+    return add_groups(d_parameters), d_inputs if inputs_gradient else None, d_state
 
 
 def loss_and_gradient(
@@ -236,22 +172,23 @@ def loss_and_gradient(
     seeds, steps, batch = inputs.shape[:3]
     tape, dtype = state.memory.shape[-2], parameters.dtype
     plan, sizes = make_plan(spec, seeds, steps, batch, tape, "train", loss)
-    lengths, slots = _whole(lengths), _whole(slots)
+    lengths, slots = whole(lengths), whole(slots)
     if not checked:
         check_counts(lengths, slots, steps, tape)  # the kernel does not check bounds
         mask = mask != 0  # nor whether a mask is one: one so small that it rounds to zero would not count there
     costs = buffers.empty((seeds, batch), dtype)
     d_parameters = buffers.empty((seeds, plan.groups, plan.P), dtype)
-    table = {PARAMETERS: _dense(parameters), INPUTS: _dense(inputs), LENGTHS: lengths, SLOTS: slots}
-    table.update({TARGETS: _dense(targets.to(dtype)), MASK: _dense(mask.to(dtype))})
+    table = {PARAMETERS: dense(parameters), INPUTS: dense(inputs), LENGTHS: lengths, SLOTS: slots}
+    table.update({TARGETS: dense(targets.to(dtype)), MASK: dense(mask.to(dtype))})
     table.update({COSTS: costs, D_PARAMETERS: d_parameters})
-    _with_state(table, STATE, ScanState(*map(_dense, state)))
+    with_state(table, STATE, ScanState(*map(dense, state)))
     d_state = None
     if state_gradient:
-        d_state = ScanState(*map(torch.zeros_like, state))
-        _with_state(table, D_STATE, d_state)
+        # dense, also where `state` is not
+        d_state = ScanState(*(torch.zeros(part.shape, dtype=dtype) for part in state))
+        with_state(table, D_STATE, d_state)
     _execute(plan, sizes, table, spec.interface_clip, dtype)
-    return Learned(costs, _add_groups(d_parameters), d_state, squares=None)
+    return Learned(costs, add_groups(d_parameters), d_state, squares=None)
 
 
 def trace(

@@ -23,10 +23,10 @@
  * @property {number} memory_width
  * @property {"softmax" | "scalar"} shift
  * @property {number} shift_range
- * @property {"constant" | "random" | "addresses" | "learned"} initial_memory
+ * @property {"constant" | "random" | "addresses" | "learned" | "given"} initial_memory
  * @property {number} initial_memory_value
  * @property {number} initial_memory_scale
- * @property {"first" | "spread" | "uniform" | "learned"} initial_weightings
+ * @property {"first" | "spread" | "uniform" | "learned" | "zeros"} initial_weightings
  * @property {"zeros" | "learned" | "memory"} initial_reads
  * @property {"zeros" | "learned"} initial_controller
  * @property {"write_then_read" | "read_then_write"} order

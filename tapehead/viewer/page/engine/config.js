@@ -52,8 +52,8 @@ export const LSTM_DEFAULTS = { hidden_size: 256, num_layers: 3, forget_bias: 1 }
 const CHOICES = {
   controller: ["lstm", "feedforward"],
   shift: ["softmax", "scalar"],
-  initial_memory: ["constant", "random", "addresses", "learned"],
-  initial_weightings: ["first", "spread", "uniform", "learned"],
+  initial_memory: ["constant", "random", "addresses", "learned", "given"],
+  initial_weightings: ["first", "spread", "uniform", "learned", "zeros"],
   initial_reads: ["zeros", "learned", "memory"],
   initial_controller: ["zeros", "learned"],
   order: ["write_then_read", "read_then_write"],
@@ -195,6 +195,7 @@ function initialShapes(config) {
   /** @type {Shapes} */
   const shapes = {};
   if (config.initial_memory === "learned") shapes["initial.memory"] = [config.memory_width];
+  if (config.initial_memory === "given") shapes["initial.memory"] = [config.memory_slots, config.memory_width];
   if (config.initial_weightings === "learned") {
     shapes["initial.read_rates"] = [config.read_heads];
     shapes["initial.write_rates"] = [config.write_heads];

@@ -53,6 +53,9 @@ function initialMemory({ config, parameters }, slots) {
       row.fill(config.initial_memory_value);
     } else if (config.initial_memory === "learned") {
       row.set(parameters["initial.memory"].data);
+    } else if (config.initial_memory === "given") {
+      if (i < config.memory_slots) row.set(parameters["initial.memory"].data.subarray(i * width, (i + 1) * width));
+      else row.fill(config.initial_memory_value);
     } else if (config.initial_memory === "random") {
       const drawn = new Stream(0, "initial memory", 0, i).uniform(width);
       for (let j = 0; j < width; j++) row[j] = (2 * drawn[j] - 1) * config.initial_memory_scale;
@@ -75,7 +78,7 @@ function weightings({ config, parameters }, heads, kind, slots) {
     const one = found.subarray(h * slots, (h + 1) * slots);
     if (config.initial_weightings === "first") one[0] = 1;
     else if (config.initial_weightings === "spread") one[h % slots] = 1;
-    else {
+    else if (config.initial_weightings !== "zeros") {
       const rate = config.initial_weightings === "learned" ? parameters[`initial.${kind}_rates`].data[h] : 0;
       for (let i = 0; i < slots; i++) one[i] = -rate * i;
       softmax(one);

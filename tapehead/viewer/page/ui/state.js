@@ -122,7 +122,11 @@ export function fromHash(hash) {
       else problems.push(`${name} is "${given}", which is no size.`);
       continue;
     }
-    if (!READ[name]) continue;
+    if (name === "x") continue; // no part of the state: makes a link another one
+    if (!Object.hasOwn(READ, name)) {
+      problems.push(`${name.slice(0, 40)} in the link is no setting of this page; it was left out.`);
+      continue;
+    }
     try {
       const value = READ[name](given);
       if (value !== undefined) state[name] = value;

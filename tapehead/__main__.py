@@ -1,0 +1,5 @@
+"""`python -m tapehead` is `tapehead`."""
+
+from tapehead.cli import main
+
+main()
