@@ -35,6 +35,7 @@ PAGES = {
     "tapehead/kernels/ntm_scan/README.md": "kernels.md",
     "tapehead/kernels/ntm_scan/README-gpu.md": "kernels-gpu.md",
     "tapehead/kernels/lstm_scan/README.md": "kernels-lstm.md",
+    "tapehead/kernels/dnc_scan/README.md": "kernels-dnc.md",
 }
 """Documents and folders outside docs/ that have a page on the site."""
 PAGES_AT = {ROOT / path: DOCS / page for path, page in PAGES.items()}

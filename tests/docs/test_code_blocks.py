@@ -15,6 +15,7 @@ from tapehead import cli
 from tapehead.arguments import Train
 from tapehead.arguments.parsing import parse
 from tapehead.commands.experiments import from_options
+from tapehead.registry import FIGURES, MODELS, OPTIMISERS, SCHEDULES, TASKS
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
@@ -56,8 +57,10 @@ def check(arguments):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty folder to work in; what is imported from it is forgotten."""
+    """An empty folder to work in; what is imported from it, and what is registered meanwhile, is forgotten."""
     before = set(sys.modules)
+    for names in (TASKS, MODELS, OPTIMISERS, SCHEDULES, FIGURES):
+        monkeypatch.setattr(names, "_entries", dict(names))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path

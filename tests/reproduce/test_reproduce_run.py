@@ -9,7 +9,8 @@ from tiny_laboratory import tapehead
 
 from tapehead.commands import reproduce
 from tapehead.paper.results import Results
-from tapehead.reproduce.scales import Job, jobs_of
+from tapehead.reproduce.plan import duration
+from tapehead.reproduce.scales import Job, jobs_of, sequences_of
 
 ROWS = ("copy-ntm-lstm", "copy-no-shift-ntm-lstm")
 
@@ -63,7 +64,9 @@ def test_a_dry_run_measures_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tapehead.reproduce.plan.measured_rate", lambda experiment: 100.0)
     assert tapehead("reproduce", "--scale", "laptop", "--dry-run", "--out", tmp_path / "out") == 0
     printed = capsys.readouterr().out
-    assert "93 min" in printed  # 10 x 56,000 sequences at 100 in a second
+    expected = duration(10 * sequences_of(Job(ROWS[0], 10).experiment()) / 100.0)
+    assert expected.endswith((" min", " h"))
+    assert expected in printed
     assert "by the speed that was measured here" in printed
     assert not (tmp_path / "out").exists()
 

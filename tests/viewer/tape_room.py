@@ -125,10 +125,14 @@ class TapeRoom:
         self, step: int, channel: int, band: int = 0, channels: tuple[int, ...] = (9, 8, 8)
     ) -> tuple[float, float]:
         """Where a cell of input (band 0), target or output is on the screen."""
-        box = self.box("score")
-        top = INPUT_TOP + sum(CHANNEL * count + GAP for count in channels[:band])
+        top = INPUT_TOP + sum(CHANNEL * count + GAP for count in channels[:band]) + (channel + 0.5) * CHANNEL
+        score = self.page.locator("#score")
+        score.evaluate(  # the score may be taller than the window, and a bar covers the window's top
+            "(one, top) => scrollBy(0, one.getBoundingClientRect().top + top - innerHeight / 2)", top
+        )
+        box = score.bounding_box()
         width = (box["width"] - LEFT - RIGHT) / self.steps
-        return box["x"] + LEFT + (step + 0.5) * width, box["y"] + top + (channel + 0.5) * CHANNEL
+        return box["x"] + LEFT + (step + 0.5) * width, box["y"] + top
 
     def click_cell(self, step: int, channel: int, band: int = 0) -> "TapeRoom":
         self.page.mouse.click(*self.point(step, channel, band))
