@@ -57,12 +57,12 @@ def behaves(monkeypatch, work):
 @pytest.mark.parametrize(
     "option",
     [
-        ("--batch-size", "15000000"),
-        ("--task-options", "length", "15000000"),
+        ("--batch-size", "6000000"),
+        ("--task-options", "length", "6000000"),
     ],
 )
 def test_too_little_memory_is_one_sentence_and_leaves_nothing(option, tmp_path):
-    limit = "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\ncli.main()"
+    limit = "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\ncli.main()"
     done = child(limit, "train", "copy", "--backend", "reference", "--out", "new/run", *option, OMP_NUM_THREADS="1")
     assert done.returncode == 2, done.stderr
     *announced, sentence = done.stderr.splitlines()
