@@ -5,7 +5,8 @@
 Copy at length 20 (41 steps, 9 inputs, 8 outputs), LSTM controller of 100, memory of 64 x 20, four read heads, float32.
 On a CPU batches of 1 and 16 in the loop of a run (`tapehead.train`) and in a loop of the user's own (drop-in); on a GPU
 a population of 64 seeds with batches of 16 in the loop of a run. Both with Adam. An update is sampling, forward, loss,
-backward, clipping and optimiser.
+backward, clipping and optimiser. Where the package `dnc` is installed (`pip install --no-deps dnc`), the same loop is
+timed with its DNC of the same sizes.
 
 Rounds visit all subjects in turn, because machines are shared and clocks move: compare figures of one run with each
 other. `cpu_ms` is the least processor time of an update, all threads together, which other processes disturb least; it
@@ -14,6 +15,7 @@ counts threads of torch that spin while they wait, so a user's own loop also run
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import platform
@@ -24,21 +26,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import tapehead
 from tapehead.bench.measure import DropIn, experiment_subject, synchronise
 from tapehead.experiment.config import Experiment
 
 MACHINE = {"controller": "lstm", "controller_size": 100, "memory_slots": 64, "memory_width": 20, "read_heads": 4}
-INSTALLABLE = {1: 10.0, 16: 73.0}
-"""Episodes a second of the DNC that most people install, measured on two cores with a larger memory, by batch."""
 
 
 class Subject:
     """`run` does `updates` updates, and is timed `repeats` times in a round."""
 
     def __init__(
-        self, system: str, seeds: int, batch: int, threads: int, updates: int, repeats: int, run: Callable[[], None]
+        self, system: str, seeds: int, batch: int, threads: int, updates: int, repeats: int, run: Callable[[], object]
     ) -> None:
         self.system, self.seeds, self.batch, self.threads = system, seeds, batch, threads
         self.updates, self.repeats, self.run = updates, repeats, run
@@ -102,12 +103,37 @@ def drop_in(backend: str, batch: int, threads: int, updates: int, repeats: int) 
     return Subject(f"drop-in, {dnc.backend_in_use()}", 1, batch, threads, updates, repeats, run)
 
 
+class Installable(torch.nn.Module):
+    """The package that is installed as `dnc`, used like a model of tapehead. It has as many outputs as inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = {"nr_cells": MACHINE["memory_slots"], "cell_size": MACHINE["memory_width"]}
+        self.dnc = importlib.import_module("dnc").DNC(
+            DropIn.WIDTH + 1, MACHINE["controller_size"], read_heads=MACHINE["read_heads"], batch_first=False, **sizes
+        )
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Any]:
+        y, state = self.dnc(x, (None, None, None), reset_experience=True)
+        return y[..., : DropIn.WIDTH], state
+
+
+def installable(batch: int, threads: int) -> list[Subject]:
+    """A user's own loop with that package, where there is one."""
+    if importlib.util.find_spec("dnc") is None:
+        return []
+    model = Installable()
+    one = DropIn(model, torch.optim.Adam(model.parameters(), lr=1e-3), batch, "cpu")
+    return [Subject("drop-in, package dnc", 1, batch, threads, 1, 2, one.update)]
+
+
 def subjects(device: str) -> list[Subject]:
     if device.startswith("cuda"):
         return [loop("auto", 64, 16, 1, 1, 1, device)]
     found = []
     for batch, threads, updates in ((1, 1, 10), (16, 1, 2), (16, 2, 2)):
         found += [loop("auto", 1, batch, threads, updates, 10, device), drop_in("auto", batch, threads, updates, 10)]
+        found += installable(batch, threads)
     for batch in (1, 16):
         found += [loop("reference", 1, batch, 1, 1, 2, device), drop_in("reference", batch, 1, 1, 2)]
     return found
@@ -149,7 +175,6 @@ def main() -> None:
             "cores": os.cpu_count(),
             "load": os.getloadavg(),
             "rounds": options.rounds,
-            "installable_episodes_per_second": INSTALLABLE,
             "rows": rows,
         }
         options.out.write_text(json.dumps(record, indent=1) + "\n")
