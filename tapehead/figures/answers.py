@@ -49,7 +49,7 @@ class Strip(NamedTuple):
 
     def room(self, cell: float) -> float:
         """Inches that the columns and the note need, for columns of so many inches."""
-        return max(self.targets.shape[1] * cell, len(self.note) * CHARACTER)
+        return max(float(self.targets.shape[1] * cell), len(self.note) * CHARACTER)
 
 
 class Place(NamedTuple):
