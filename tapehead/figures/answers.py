@@ -48,8 +48,8 @@ class Strip(NamedTuple):
         return marks
 
     def room(self, cell: float) -> float:
-        """Inches that the columns and the note need, for columns of so many inches."""
-        return max(float(self.targets.shape[1] * cell), len(self.note) * CHARACTER)
+        """Inches that the columns, each of so many, and the note need; a note may reach into half of the gap behind."""
+        return max(float(self.targets.shape[1] * cell), len(self.note) * CHARACTER - APART / 2)
 
 
 class Place(NamedTuple):
