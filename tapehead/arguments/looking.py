@@ -196,6 +196,7 @@ class Export(Common):
             metavar="NAME",
             help="onnx (needs tapehead[onnx]), pt2 for torch.export.load, safetensors for tapehead.load; gif or mp4 "
             "(needs ffmpeg): the tape, step by step, on a sequence of the task (default: that of PATH, or onnx).",
+            help_behavior_hint="",
         ),
     ] = None
     out: File = None

@@ -2,14 +2,11 @@
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import _register_namedtuple
 
-State = TypeVar("State")
 _DTYPE = operator.attrgetter("dtype")
 
 
@@ -29,17 +26,6 @@ def in_one_piece(tensors: Sequence[Tensor]) -> Tensor | None:
         return None
     count = (end - begin) // size
     return (first.detach() if first.requires_grad else first).as_strided((1, count), (count, 1))
-
-
-def carried(name: str) -> Callable[[type[State]], type[State]]:
-    """For the named tuple of a state: `torch.export.save` and `torch.load` without other pickles take it."""
-
-    def register(kind: type[State]) -> type[State]:
-        _register_namedtuple(kind, serialized_type_name=name)
-        torch.serialization.add_safe_globals([kind])
-        return kind
-
-    return register
 
 
 def split(flat: Tensor, shapes: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:

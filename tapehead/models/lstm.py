@@ -15,8 +15,8 @@ from tapehead import checks
 from tapehead.kernels import dispatch
 from tapehead.kernels.lstm_scan.contract import LSTMSpec, check_population
 from tapehead.kernels.machine_spec import MOST_LAYERS
-from tapehead.kernels.memory import carried
 from tapehead.kernels.ntm_scan.contract import check_tensor, is_vmapped, refuse_forward_mode
+from tapehead.kernels.state import carried
 from tapehead.losses import BINARY, Loss
 from tapehead.models.sequence import SequenceModel, named_state
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from tapehead.kernels.dnc_scan.spec import DNCSpec
-from tapehead.kernels.memory import carried
 from tapehead.kernels.ntm_scan.contract import check_tensor
+from tapehead.kernels.state import carried
 
 
 @carried("tapehead.DNCState")

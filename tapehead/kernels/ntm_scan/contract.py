@@ -21,8 +21,8 @@ from torch.autograd import forward_ad
 
 from tapehead.checks import FLOATS
 from tapehead.kernels.machine_spec import MachineSpec
-from tapehead.kernels.memory import carried
 from tapehead.kernels.ntm_scan.spec import ScanSpec
+from tapehead.kernels.state import carried
 
 
 @carried("tapehead.NTMState")
