@@ -191,13 +191,14 @@ class Export(Common):
     what: Annotated[Positional[str], arg(metavar="MACHINE")]
     """A run's folder, a machine of the zoo, or a file that was exported as safetensors."""
     format: Annotated[
-        Literal["onnx", "pt2", "safetensors", "gif", "mp4"],
+        Literal["onnx", "pt2", "safetensors", "gif", "mp4"] | None,
         arg(
             metavar="NAME",
             help="onnx (needs tapehead[onnx]), pt2 for torch.export.load, safetensors for tapehead.load; gif or mp4 "
-            "(needs ffmpeg): the tape, step by step, on a sequence of the task.",
+            "(needs ffmpeg): the tape, step by step, on a sequence of the task (default: that of PATH, or onnx).",
+            help_behavior_hint="",
         ),
-    ] = "onnx"
+    ] = None
     out: File = None
     """The file to write (default: the machine's name and the format, in this folder)."""
     seed: Number = None

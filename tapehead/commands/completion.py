@@ -17,6 +17,9 @@ from tapehead.registry import CONTROLLERS, FIGURES, MODELS, TASKS
 if TYPE_CHECKING:
     from tapehead import arguments
 
+BELOW = ACTIONS | {"help": COMMANDS}
+"""Names that go behind a command's name."""
+
 
 class Option(NamedTuple):
     """What may stand at one place of a command line; no values: a path, or a number."""
@@ -106,7 +109,7 @@ class _Case(NamedTuple):
 
 def _cases() -> list[_Case]:
     cases = [_Case("", "--help --quiet --version", " ".join([*COMMANDS, "help", "version"]), {})]
-    for name, actions in ACTIONS.items():
+    for name, actions in BELOW.items():
         cases.append(_Case(name, "--help", " ".join(actions), {}))
     for command, options in commands().items():
         flags = " ".join(flag for option in options for flag in option.flags)
@@ -187,7 +190,7 @@ def fish() -> str:
     lines = [_FISH]
     for name, summary in overview.summaries(COMMANDS).items():
         lines.append(f"complete -c tapehead -n __fish_use_subcommand -f -a {name} -d {_quoted(summary)}")
-    for name, actions in ACTIONS.items():
+    for name, actions in BELOW.items():
         for word, summary in overview.summaries(actions).items():
             lines.append(f"complete -c tapehead -n '__tapehead_at {name}' -f -a {word} -d {_quoted(summary)}")
     for command, options in commands().items():

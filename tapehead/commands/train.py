@@ -35,6 +35,8 @@ def run(options: "arguments.Train") -> int:
         print(dry_run(experiment, folder))
         return 0
     if options.out is None and not folder.exists():
+        if Path(options.what).is_dir() and options.what not in TASKS:
+            say(f"{options.what} has other settings: a new run begins in {folder}.")
         _name_shorter(experiment, folder)
     with Progress() as progress:
         try:

@@ -84,7 +84,7 @@ class Observer:
         """Each time before something is written into the run's folder, which an exception from here prevents."""
 
     def scoring(self, label: str, done: int, of: int) -> None:
-        """While machines are scored at a size: how many sequences of how many are done, all machines counted."""
+        """While machines are scored at a size: how many sequences of how many are done, of each machine."""
 
     def stopping(self, signal_name: str) -> None:
         """A signal has asked the run to stop, which it will after this block; called from the signal's handler."""
@@ -307,14 +307,14 @@ def score_all(
             task,
             dict(each),
             sequences,
-            tick=ticks(observer, task.label(each), sequences * len(weights)),
+            tick=ticks(observer, task.label(each), sequences, len(weights)),
         )
         for each in sizes
     ]
 
 
-def ticks(observer: Observer | None, label: str, of: int) -> Callable[[int], None] | None:
-    """What counts scored sequences for an observer."""
+def ticks(observer: Observer | None, label: str, of: int, seeds: int) -> Callable[[int], None] | None:
+    """What counts scored sequences for an observer: those of each seed, as all its other numbers are."""
     if observer is None:
         return None
     done = 0
@@ -322,7 +322,7 @@ def ticks(observer: Observer | None, label: str, of: int) -> Callable[[int], Non
     def tick(more: int) -> None:
         nonlocal done
         done += more
-        observer.scoring(label, done, of)
+        observer.scoring(label, done // seeds, of)
 
     return tick
 

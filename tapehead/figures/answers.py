@@ -26,6 +26,7 @@ ROOM = style.WIDTH - LEFT - page.RIGHT
 HEADING, GAP, MARKS, APART = 0.4, 0.05, 0.07, 0.2
 CELL, LARGEST_CELL, LARGEST_HEIGHT = 0.054, 0.16, 0.12
 NARROWEST = 1.5  # room for a heading
+CHARACTER = 0.06  # of a note
 BLOCK = 0.32  # height of the heading of a block
 
 FEW, FILL = 8, 28  # answers of fewer than FEW steps are drawn side by side, until there are FILL steps
@@ -46,6 +47,10 @@ class Strip(NamedTuple):
         marks: NDArray[np.float64] = self.wrong.max(axis=0, keepdims=True)
         return marks
 
+    def room(self, cell: float) -> float:
+        """Inches that the columns, each of so many, and the note need; a note may reach into half of the gap behind."""
+        return max(float(self.targets.shape[1] * cell), len(self.note) * CHARACTER - APART / 2)
+
 
 class Place(NamedTuple):
     """Where a strip goes, in inches from the top left corner."""
@@ -63,7 +68,7 @@ def make_strip(model: SequenceModel, task: Task, sizes: dict[str, int]) -> Strip
     logits = run_model(model, batch)
     scored, loss = (logits, batch.targets, batch.mask), task.loss
     wrong, bits = int(loss.wrong(*scored).sum()), float(loss.bits(*scored).mean())
-    each = " each" if rows > 1 else ""
+    each = " each" if batch.mask.shape[1] > 1 else ""  # a task may have fewer sequences than it is asked for
     note = f"{wrong:,} of {loss.answers(batch.targets, batch.mask):,} wrong, {style.number(bits)} bits{each}"
     parts = (batch.targets, loss.probabilities(logits), loss.errors(logits, batch.targets))
     targets, outputs, missed = (_columns(part, batch.mask) for part in parts)
@@ -98,7 +103,7 @@ def draw_strips(title: str, blocks: Mapping[str, Sequence[Strip]]) -> Figure:
     cell = min(cell_width([strip.targets.shape[1] for strip in block]) for block in blocks.values() if block)
     tall = min(max(cell, CELL), LARGEST_HEIGHT) * max(len(strip.targets) for strip in strips)  # of a row of targets
     line = HEADING + 2 * (tall + GAP) + MARKS + APART
-    arranged = [arrange([strip.targets.shape[1] * cell for strip in block], line) for block in blocks.values()]
+    arranged = [arrange([strip.room(cell) for strip in block], line) for block in blocks.values()]
     headings = BLOCK * sum(bool(heading) for heading in blocks)
     height = page.TOP + headings + sum(lines for _, lines in arranged) * line + page.FOOT
     figure = Figure(figsize=(style.WIDTH, height))

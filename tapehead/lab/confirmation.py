@@ -136,7 +136,7 @@ def _score(
 ) -> Score:
     if point.slots is not None:
         model = model.with_memory(point.slots)
-    tick = ticks(observer, point.label(experiment.task), sequences * len(weights))
+    tick = ticks(observer, point.label(experiment.task), sequences, len(weights))
     return score(model, weights, experiment.task, dict(point.sizes), sequences, source=SOURCE, tick=tick)
 
 

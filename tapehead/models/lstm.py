@@ -16,17 +16,27 @@ from tapehead.kernels import dispatch
 from tapehead.kernels.lstm_scan.contract import LSTMSpec, check_population
 from tapehead.kernels.machine_spec import MOST_LAYERS
 from tapehead.kernels.ntm_scan.contract import check_tensor, is_vmapped, refuse_forward_mode
+from tapehead.kernels.state import carried
 from tapehead.losses import BINARY, Loss
 from tapehead.models.sequence import SequenceModel, named_state
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
+@carried("tapehead.LSTMState")
 class LSTMState(NamedTuple):
     """Legend: B batch, L layers, H size."""
 
     hidden: Tensor  # [B, L, H]
     cell: Tensor  # [B, L, H]
+
+    def detach(self) -> "LSTMState":
+        """As of `NTMState`."""
+        return LSTMState(*(part.detach() for part in self))
+
+    def to(self, *place: Any, **options: Any) -> "LSTMState":
+        """As of `NTMState`."""
+        return LSTMState(*(part.to(*place, **options) for part in self))
 
 
 class LSTMTrace(NamedTuple):
@@ -79,6 +89,10 @@ class PaperLSTM(SequenceModel):
         self.output_weight = learned(output_size, num_layers * hidden_size)
         self.output_bias = learned(output_size)
         self.reset_parameters()
+
+    def extra_repr(self) -> str:
+        sizes = ("input_size", "output_size", "hidden_size", "num_layers")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in sizes)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Uniform in +- 1 / sqrt(fan-in) for weights, zero for biases and initial states; `forget_bias` for

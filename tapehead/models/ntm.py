@@ -240,10 +240,10 @@ class NTM(Machine, SequenceModel):
 
         None where it needs the operator, or the reference: `_run` then does it, and refuses what does not fit.
         """
+        if direct.operator_needed():  # first: a view of the parameters that is made inside torch.func ends with it
+            return None
         known = self._plain_parameters()
         if known is None or not is_plain(x) or x.layout != torch.strided or x.device != known.device:
-            return None
-        if direct.operator_needed():
             return None
         x = x if x.dtype == known.dtype else x.to(known.dtype)
         call: direct.Call | None

@@ -18,16 +18,18 @@ from tapehead.suggest import unknown
 from tapehead.typed import Typed
 
 ELSEWHERE = {
-    "hidden_size": "controller_size",
-    "num_layers": "controller_layers",
-    "memory_size": "memory_slots and memory_width",
-    "num_read_heads": "read_heads",
-    "num_write_heads": "write_heads",
-    "controller_type": "controller",
-    "bidirectional": "not there, because a machine runs forwards",
-    "dropout": "not there: put torch.nn.Dropout around the machine",
+    "hidden_size": "here it is controller_size",
+    "num_layers": "here it is controller_layers",
+    "memory_size": "here it is memory_slots and memory_width",
+    "N": "here it is memory_slots",
+    "M": "here it is memory_width",
+    "num_read_heads": "here it is read_heads",
+    "num_write_heads": "here it is write_heads",
+    "controller_type": "here it is controller",
+    "bidirectional": "a machine runs forwards only",
+    "dropout": "a machine has none; put torch.nn.Dropout around it",
 }
-"""Options as other libraries call them."""
+"""What to use instead of options of other libraries."""
 
 SHOWN = (
     *("input_size", "output_size", "controller", "controller_size", "controller_layers"),
@@ -52,7 +54,7 @@ class MachineConfig(Typed, abc.ABC):
             if name in names:
                 continue
             if name in ELSEWHERE:
-                raise TypeError(f"unknown option {name!r}: here it is {ELSEWHERE[name]}.")
+                raise TypeError(f"unknown option {name!r}: {ELSEWHERE[name]}.")
             raise TypeError(unknown("option", name, names))
         return cls(**options)
 

@@ -32,10 +32,12 @@ def read_weights(path: Path) -> NTM:
         data = files.read(path, MOST, links=True)
         tensors = safetensors.torch.load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+        if "options" not in header and header["made_by"] == "tapehead":
+            raise ValueError(f"the parameters of a {header['model']} without its options, for load_state_dict")
         config = NTMConfig.from_options(json.loads(header["options"]))
         dtype = tensors["output.weight"].dtype
     except (SafetensorError, files.NotPlain, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} holds no machine that tapehead exported ({error}): give another file.") from None
+        raise ValueError(f"{path} holds no machine that can be made again ({error}): give another file.") from None
     options = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     model = NTM(**options, dtype=dtype if dtype in (torch.float32, torch.float64) else None)
     try:

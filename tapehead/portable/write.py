@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from tapehead import checks, files
+from tapehead.kernels.ntm_scan.contract import half_precision
 from tapehead.models.cell import NTMCell
 from tapehead.models.ntm import NTM
 from tapehead.models.sequence import SequenceModel
@@ -49,8 +50,15 @@ def export_model(
         return _write({path: weights_as_bytes(model)})
     if not isinstance(model, NTM | NTMCell):
         raise ValueError(f"{type(model).__name__} has no graph for {format}, which NTM has: export safetensors.")
+    dtype = next(model.parameters()).dtype
+    if dtype not in checks.FLOATS:
+        raise ValueError(half_precision(dtype))
     if format == "onnx":
         check_installed()
+        if dtype != torch.float32:
+            raise ValueError(
+                f"the parameters are {dtype}, in which onnxruntime has no softplus: call .float(), or use pt2."
+            )
     return _write_graph(model, path, format, step or isinstance(model, NTMCell))
 
 

@@ -27,6 +27,7 @@ CASES = {
     ("tapehead", "sweep", "run", "file.toml", "--dry"): {"--dry-run"},
     ("tapehead", "bench", "--no-g"): {"--no-growth"},
     ("tapehead", "completion", ""): {"bash", "zsh", "fish"},
+    ("tapehead", "help", "tr"): {"train"},
 }
 
 

@@ -87,6 +87,10 @@ def test_scores_and_steps_are_counted(capsys, monkeypatch):
     with Progress() as progress:
         tapehead.evaluate(trained(tiny(episodes=100)).model, BASE.task, {"length": 2}, sequences=20, observer=progress)
     assert capsys.readouterr().err == "scoring Length 2: 20 of 20 sequences\n"
+    with Progress() as progress:  # of a population: the sequences of each seed, as with all other numbers
+        tapehead.train(tiny(episodes=100, seeds=(1, 2)), observer=progress)
+    scored = [line for line in capsys.readouterr().err.splitlines() if line.startswith("scoring")]
+    assert scored[-1].endswith(": 20 of 20 sequences")
 
 
 def test_quiet_shows_nothing(capsys, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 from tiny import contents, outcome, tiny
 
 import tapehead
+from tapehead import cli
 from tapehead.experiment import checkpoint
 from tapehead.experiment.extension import extends, why_not
 from tapehead.tasks.copy import Copy
@@ -24,6 +25,21 @@ def test_an_extended_run_is_one_that_was_longer_from_the_start(tmp_path, changes
     for name in ("extended", "whole"):
         tapehead.train(tiny(episodes=then, **changes), tmp_path / name)
     assert outcome(tmp_path / "extended") == outcome(tmp_path / "whole")
+
+
+def test_a_folder_with_other_settings_is_left_alone_and_that_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tapehead.train(tiny(episodes=300), "given")
+    before = contents(tmp_path / "given")
+    for episodes, said in (
+        (200, "given has other settings: a new run begins in runs/copy-"),
+        (400, "Resumed at episode 300"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["train", "given", "--episodes", str(episodes)])
+        assert not ended.value.code
+        assert said in capsys.readouterr().err
+        assert (contents(tmp_path / "given") == before) == (episodes == 200)
 
 
 def test_less_than_a_block_is_no_beginning_of_a_longer_run(tmp_path):

@@ -1,8 +1,11 @@
 """Figures and animations of machines on sequences of one's own: what is in them is the trace."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 import tapehead
@@ -35,6 +38,16 @@ def test_figures_of_a_batch(options):
     assert f"NTM: memory use (sequence 1, {steps} steps)" in [text.get_text() for text in figures["memory"].texts]
     shown = [image.get_array() for axes in figures["memory"].axes for image in axes.images]
     assert np.array_equal(shown[0], BATCH.inputs[:steps, 1].T.numpy())
+
+
+def test_headings_do_not_touch():
+    figure = tapehead.draw(machine(), BATCH)["answers"]
+    notes = [text for text in figure.texts if " wrong, " in text.get_text()]
+    assert len(notes) == 3
+    assert not any("each" in note.get_text() for note in notes)  # each is of one sequence
+    boxes = [note.get_window_extent(FigureCanvasAgg(figure).get_renderer()) for note in notes]
+    for one, other in itertools.pairwise(boxes):
+        assert one.x1 < other.x0 or one.y0 != other.y0
 
 
 def test_inputs_alone_and_models_without_a_memory():

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequen
 import tapehead
 from tapehead.models.cell import NTMCell
 from tapehead.models.config import NTMConfig
+from tapehead.models.dnc.config import DNCConfig
 from tapehead.models.lstm import PaperLSTM
 from tapehead.models.machine import NTMState
 from tapehead.models.ntm import NTM
@@ -217,6 +218,16 @@ def test_a_state_is_detached_and_moved():
     assert {part.device.type for part in state.to("meta")} == {"meta"}
 
 
+@pytest.mark.parametrize("model", [tapehead.DNC(4, 2, memory_slots=5), tapehead.PaperLSTM(4, 2, hidden_size=3)])
+def test_states_of_other_models_too(model):
+    y, state = model(torch.ones(3, 2, 4))
+    cut = state.detach()
+    assert type(cut) is type(state)
+    assert not any(part.requires_grad for part in cut)
+    assert {part.device.type for part in state.to("meta")} == {"meta"}
+    assert model(torch.ones(3, 2, 4), cut)[0].shape == y.shape
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -228,6 +239,9 @@ def test_a_state_is_detached_and_moved():
         (lambda: build()(torch.zeros(3, 4), lengths=torch.tensor([1, 2])), "there is one sequence"),
         (lambda: NTM(4, 2, hidden_size=3), "unknown option 'hidden_size': here it is controller_size"),
         (lambda: NTMCell(4, 2, num_layers=3), "unknown option 'num_layers': here it is controller_layers"),
+        (lambda: tapehead.DNC(4, 2, hidden_size=3), "unknown option 'hidden_size': here it is controller_size"),
+        (lambda: NTM(4, 2, N=3), "unknown option 'N': here it is memory_slots"),
+        (lambda: NTM(4, 2, dropout=0.1), "unknown option 'dropout': a machine has none"),
         (lambda: NTM(4, 2, memory_slot=3), "Did you mean 'memory_slots'"),
     ],
 )
@@ -318,14 +332,17 @@ def test_gradients_of_each_sample_with_its_own_length(backend):
 # --- what an editor shows --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [NTM, NTMCell])
-def test_every_option_is_a_named_parameter_with_its_default(kind):
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [(NTM, NTMConfig), (NTMCell, NTMConfig), (tapehead.DNC, DNCConfig), (tapehead.DNCCell, DNCConfig)],
+)
+def test_every_option_is_a_named_parameter_with_its_default(kind, config):
     shown = inspect.signature(kind).parameters
-    for field in dataclasses.fields(NTMConfig):
+    for field in dataclasses.fields(config):
         default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
         assert shown[field.name].default == default, field.name
     rest = {"batch_first", "backend", "device", "dtype", "unknown"}
-    assert set(shown) - {field.name for field in dataclasses.fields(NTMConfig)} <= rest
+    assert set(shown) - {field.name for field in dataclasses.fields(config)} <= rest
 
 
 def test_help_has_the_text_of_every_field():
@@ -342,6 +359,11 @@ def test_a_printed_machine_has_its_sizes():
     assert "weight_0=[400, 129]" in shown
     assert "read_heads=1, write_heads=1, forget_bias=-2.0" in " ".join(shown.split())
     assert f"{sum(p.numel() for p in NTM(9, 8).parameters()):,} parameters" in shown
+
+
+def test_a_printed_lstm_has_its_sizes():
+    shown = repr(tapehead.PaperLSTM(9, 8, hidden_size=5))
+    assert shown == "PaperLSTM(input_size=9, output_size=8, hidden_size=5, num_layers=3)"
 
 
 def test_every_machine_is_printed():

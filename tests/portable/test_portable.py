@@ -87,16 +87,21 @@ def test_onnx_of_one_step(tmp_path):
     assert_close([np.stack(y), *state.values()], [expected, *final], 1e-6)
 
 
-def test_the_example_runs_onnx_without_tapehead(tmp_path, capsys):
-    """A trained machine of the zoo, on sequences longer than in training; no module of tapehead can be imported."""
+@pytest.mark.parametrize("options", [["copy.onnx"], ["copy.pt2", "--step"]])
+def test_the_example_runs_graphs_without_tapehead(options, tmp_path, capsys, monkeypatch):
+    """A trained machine of the zoo, on sequences longer than in training; no module of tapehead can be imported.
+
+    The format is that of the file's name.
+    """
     pytest.importorskip("onnxruntime", reason=ONNX)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
-        cli.main(["export", "copy-ntm-feedforward", "--tape", "64", "--out", str(tmp_path / "copy.onnx")])
+        cli.main(["export", "copy-ntm-feedforward", "--tape", "64", "--out", *options])
     assert not ended.value.code
-    assert capsys.readouterr().out == f"{tmp_path / 'copy.onnx'}\n"
+    assert capsys.readouterr().out == "\n".join([options[0], *["copy.start.npz"] * (len(options) > 1), ""])
     (tmp_path / "tapehead.py").write_text("raise ImportError('there is no tapehead here')")
     example = Path(__file__).parents[2] / "examples" / "run_exported.py"
-    command = [sys.executable, "-W", "error", str(example), "copy.onnx", "--lengths", "1", "25"]
+    command = [sys.executable, "-W", "error", str(example), options[0], "--lengths", "1", "25"]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.stderr == ""
@@ -114,6 +119,21 @@ def test_pt2_of_the_whole_machine(tmp_path):
         x = draw(int(lengths.max()), len(lengths)).double()
         y, state = ntm(x, lengths=lengths)
         assert_close([part.numpy() for part in machine(x, lengths)], [y, *state], 1e-13)
+
+
+@pytest.mark.filterwarnings("ignore:No complete tensor found:UserWarning")  # parameters are views of one tensor
+@pytest.mark.parametrize(
+    ("kind", "options"),  # a DNC sorts its slots by usage: another rounding may take another slot
+    [(tapehead.DNC, {"backend": "reference"}), (tapehead.DNCCell, {}), (tapehead.PaperLSTM, {})],
+)
+def test_torch_export_save_of_other_models(kind, options, tmp_path):
+    machine = kind(4, 2, dtype=torch.float64, **options).eval()
+    x = (draw(3, 2) if kind is not tapehead.DNCCell else draw(2)).double()
+    torch.export.save(torch.export.export(machine, (x,)), tmp_path / "saved.pt2")
+    y, after = torch.export.load(tmp_path / "saved.pt2").module()(2 * x)
+    expected, final = machine(2 * x)
+    assert type(after) is type(final)
+    assert_close([part.detach().numpy() for part in (y, *after)], [expected, *final], 1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:No complete tensor found:UserWarning")  # parameters are views of one tensor
@@ -149,8 +169,11 @@ def test_files_that_hold_no_machine(tmp_path):
     path = tmp_path / "machine.safetensors"
     for data in (b"", b"nothing", safetensors.torch.save({"output.weight": torch.zeros(2)})):
         path.write_bytes(data)
-        with pytest.raises(ValueError, match="holds no machine that tapehead exported"):
+        with pytest.raises(ValueError, match="holds no machine that can be made again"):
             tapehead.load(path)
+    tapehead.export_model(tapehead.PaperLSTM(2, 2), path)
+    with pytest.raises(ValueError, match=r"the parameters of a PaperLSTM without its options, for load_state_dict"):
+        tapehead.load(path)
     ntm = build()
     options = '{"input_size": 4, "output_size": 2}'
     path.write_bytes(safetensors.torch.save(dict(ntm.state_dict()), {"options": options}))
@@ -173,6 +196,8 @@ def test_files_that_hold_no_machine(tmp_path):
             "safetensors holds parameters",
         ),
         (lambda path: tapehead.export_model(tapehead.PaperLSTM(2, 2), path / "x.pt2"), "PaperLSTM has no graph"),
+        (lambda path: tapehead.export_model(build().half(), path / "x.pt2"), r"are torch.float16, but a machine"),
+        (lambda path: tapehead.export_model(build().double(), path / "x.onnx"), r"onnxruntime has no softplus"),
         (lambda path: tapehead.export_model(build(), "/dev/null/x.safetensors"), "cannot write to /dev/null"),
     ],
 )

@@ -12,15 +12,17 @@ The scan runs S machines over B sequences each:
     state      DNCState        -> outputs [S, T, B, O] (logits) and the state after each sequence's last step
 """
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from tapehead.kernels.dnc_scan.spec import DNCSpec
 from tapehead.kernels.ntm_scan.contract import check_tensor
+from tapehead.kernels.state import carried
 
 
+@carried("tapehead.DNCState")
 class DNCState(NamedTuple):
     """All that a machine carries from step to step. With a leading S inside the scan, without it in `DNC`."""
 
@@ -33,6 +35,14 @@ class DNCState(NamedTuple):
     reads: Tensor  # [..., B, R, M]
     hidden: Tensor  # [..., B, L, C]; L is 0 for a feedforward controller
     cell: Tensor  # [..., B, L, C]
+
+    def detach(self) -> "DNCState":
+        """As of `NTMState`."""
+        return DNCState(*(part.detach() for part in self))
+
+    def to(self, *place: Any, **options: Any) -> "DNCState":
+        """As of `NTMState`."""
+        return DNCState(*(part.to(*place, **options) for part in self))
 
 
 class ReadTrace(NamedTuple):

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.utils._pytree import _register_namedtuple
 
 from tapehead.checks import FLOATS
 from tapehead.kernels.machine_spec import MachineSpec
 from tapehead.kernels.ntm_scan.spec import ScanSpec
+from tapehead.kernels.state import carried
 
 
+@carried("tapehead.NTMState")
 class ScanState(NamedTuple):
     """All that a machine carries from step to step. With a leading S inside the scan, without it in `NTM`."""
 
@@ -42,10 +43,6 @@ class ScanState(NamedTuple):
     def to(self, *place: Any, **options: Any) -> "ScanState":
         """Every tensor on another device or in another type; the arguments are those of `torch.Tensor.to`."""
         return ScanState(*(part.to(*place, **options) for part in self))
-
-
-_register_namedtuple(ScanState, serialized_type_name="tapehead.NTMState")  # for torch.export.save,
-torch.serialization.add_safe_globals([ScanState])  # and for torch.load without pickles of other classes
 
 
 class HeadTrace(NamedTuple):

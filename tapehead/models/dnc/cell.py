@@ -1,6 +1,6 @@
 """One step of a Differentiable Neural Computer as a torch module."""
 
-from typing import Any
+from typing import Never
 
 import torch
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 from tapehead import checks
 from tapehead.kernels.dnc_scan import reference
 from tapehead.kernels.dnc_scan.contract import DNCState, check_state
+from tapehead.kernels.dnc_scan.spec import Strength
 from tapehead.models.dnc.config import DNCConfig
 from tapehead.models.dnc.machine import DNCMachine
 from tapehead.models.sequence import named_state
@@ -25,12 +26,27 @@ class DNCCell(DNCMachine):
         input_size: int,
         output_size: int,
         *,
+        controller: str = "lstm",
+        controller_size: int = 100,
+        controller_layers: int = 1,
+        read_heads: int = 4,
+        memory_slots: int = 128,
+        memory_width: int = 20,
+        strength: Strength = "oneplus",
+        detached_usage: bool = False,
+        masked_content: bool = False,
+        deallocation: bool = False,
+        link_sharpness: bool = False,
+        forget_bias: float = 1.0,
+        strength_bias: float = 0.0,
+        free_gate_bias: float = 0.0,
+        allocation_gate_bias: float = 0.0,
+        write_gate_bias: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        **options: Any,
+        **unknown: Never,
     ) -> None:
-        config = DNCConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
-        super().__init__(config, device, dtype)
+        super().__init__(DNCConfig.from_arguments(locals(), unknown), device, dtype)
 
     def forward(self, x: Tensor, state: DNCState | None = None) -> tuple[Tensor, DNCState]:
         checks.tensor("input", x)

@@ -1,7 +1,7 @@
 """The Differentiable Neural Computer over sequences, as a torch module."""
 
 import dataclasses
-from typing import Any, Self, get_type_hints
+from typing import Any, Never, Self, get_type_hints
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from tapehead import checks
 from tapehead.kernels import dispatch
 from tapehead.kernels.dnc_scan import op, reference
 from tapehead.kernels.dnc_scan.contract import DNCState, DNCTrace, check_state, initial_state
+from tapehead.kernels.dnc_scan.spec import Strength
 from tapehead.kernels.memory import is_plain
 from tapehead.kernels.ntm_scan.contract import check_sequences, check_tensor
 from tapehead.losses import BINARY, Loss
@@ -42,14 +43,29 @@ class DNC(DNCMachine, SequenceModel):
         input_size: int,
         output_size: int,
         *,
+        controller: str = "lstm",
+        controller_size: int = 100,
+        controller_layers: int = 1,
+        read_heads: int = 4,
+        memory_slots: int = 128,
+        memory_width: int = 20,
+        strength: Strength = "oneplus",
+        detached_usage: bool = False,
+        masked_content: bool = False,
+        deallocation: bool = False,
+        link_sharpness: bool = False,
+        forget_bias: float = 1.0,
+        strength_bias: float = 0.0,
+        free_gate_bias: float = 0.0,
+        allocation_gate_bias: float = 0.0,
+        write_gate_bias: float = 0.0,
         batch_first: bool = False,
         backend: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        **options: Any,
+        **unknown: Never,
     ) -> None:
-        config = DNCConfig.from_options({"input_size": input_size, "output_size": output_size, **options})
-        super().__init__(config, device, dtype)
+        super().__init__(DNCConfig.from_arguments(locals(), unknown), device, dtype)
         self.batch_first = checks.flag("batch_first", batch_first)
         self.choose_backend(backend)
 
