@@ -316,7 +316,9 @@ function renderRace(page, { view, race }) {
     say(
       byId("race-text"),
       `There is no LSTM for the ${view.task.title} task here. ` +
-        `Train one with "tapehead train ${view.task.name} --model lstm", and "tapehead view" offers the race.`,
+        (page.room.source?.kind === "embedded" && view.task.name === "copy"
+          ? `"tapehead view ${view.machine.title}" has one, from the zoo.`
+          : `Train one with "tapehead train ${view.task.name} --model lstm", and "tapehead view" offers the race.`),
     );
     return;
   }
