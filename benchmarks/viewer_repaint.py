@@ -4,7 +4,8 @@
         [--before FOLDER]   another version of tapehead/viewer/page, measured by turns with this one, ten edits each
 
 An edit is a painted input bit (the machine runs again from there), a step of the cursor, or an intervention; each once
-for every view below the score. A time is from the event to the end of the frame that shows it, so the wait for that
+for every view below the score, in a window of 1280 x 900 pixels, which shows the score and the tape; and a painted bit
+with the lineage in a window of 1280 x 1900, which shows the whole page. A time is from the event to the end of the frame that shows it, so the wait for that
 frame, up to 17 ms, is in it. `cpu` is the processor time of the page's main thread meanwhile, which depends less on
 what else runs on the machine. `first_paint_ms` is from the navigation to the first contentful paint, `ready_ms` to the
 first drawn score.
@@ -89,9 +90,10 @@ def open_page(page: Page, url: str) -> dict[str, float]:
     return {"first_paint_ms": round(page.evaluate(paint)), "ready_ms": round(page.evaluate("performance.now()"))}
 
 
-def prepare(page: Page, panel: str) -> None:
+def prepare(page: Page, panel: str, height: int) -> None:
     """The panel open and the cursor at step 30."""
     page.bring_to_front()
+    page.set_viewport_size({"width": 1280, "height": height})
     page.click(f"#tab-{panel}")
     page.locator("#time").evaluate("(time) => { time.value = 30; time.dispatchEvent(new Event('input')); }")
     page.wait_for_timeout(100)
@@ -110,16 +112,17 @@ def run(urls: dict[str, str], edits: int) -> dict[str, dict[str, Any]]:
             session = page.context.new_cdp_session(page)
             session.send("Performance.enable", {"timeDomain": "threadTicks"})
             opened[version] = page, session
-        for panel in PANELS:
+        for panel, height in [*((panel, 900) for panel in PANELS), ("lineage", 1900)]:
             for edit in EDITS if panel == "interventions" else ("paint", "step"):
                 times: dict[str, list[tuple[float, float]]] = {version: [] for version in urls}
                 for done in range(0, edits, TURN):
                     for version, (page, session) in opened.items():
-                        prepare(page, panel)
+                        prepare(page, panel, height)
                         measure(page, session, edit, 4)  # compiled by then
                         times[version] += measure(page, session, edit, min(TURN, edits - done))
+                where = f"{panel}, {edit}{', whole page' if height > 900 else ''}"
                 for version in urls:
-                    found[version][f"{panel}, {edit}"] = summary(times[version])
+                    found[version][where] = summary(times[version])
         browser.close()
     return found
 
