@@ -5,10 +5,10 @@
 
 An edit is a painted input bit (the machine runs again from there), a step of the cursor, or an intervention; each once
 for every view below the score, in a window of 1280 x 900 pixels, which shows the score and the tape; and a painted bit
-with the lineage in a window of 1280 x 1900, which shows the whole page. A time is from the event to the end of the frame that shows it, so the wait for that
-frame, up to 17 ms, is in it. `cpu` is the processor time of the page's main thread meanwhile, which depends less on
-what else runs on the machine. `first_paint_ms` is from the navigation to the first contentful paint, `ready_ms` to the
-first drawn score.
+with the lineage in a window of 1280 x 1900, which shows the whole page. A time is from the event to the end of the
+frame that shows it, so the wait for that frame, up to 17 ms, is in it. `cpu` is the processor time of the page's main
+thread meanwhile, which depends less on what else runs on the machine. `first_paint_ms` is from the navigation to the
+first contentful paint, `ready_ms` to the first drawn score.
 """
 
 import argparse

@@ -129,8 +129,8 @@ VARIANTS: dict[str, Variant] = {
         *ABLATIONS.values(),
     )
 }
-"""The LSTM of half the width is small enough for the package (1.4 MB, against 5.4 MB of Table 3): it is the rival of the
-copy machines in the viewer's race."""
+"""The LSTM of half the width is small enough for the package (1.4 MB, against 5.4 MB of Table 3): it is the rival of
+the copy machines in the viewer's race."""
 
 
 def row_name(task: str, machine: str, options: dict[str, Any]) -> str | None:

@@ -26,7 +26,9 @@ def exported(tmp_path_factory):
     return out, export(catalogue.find("copy-ntm-lstm"), out)
 
 
-@pytest.mark.parametrize("name", [name for name in zoo.names() if name not in ("copy-ntm-lstm", "copy-half-width-lstm")])
+@pytest.mark.parametrize(
+    "name", [name for name in zoo.names() if name not in ("copy-ntm-lstm", "copy-half-width-lstm")]
+)
 def test_a_page_has_at_most_a_million_bytes(name, tmp_path):
     out = tmp_path / "new" / "page.html"
     done = export(catalogue.find(name), out)
