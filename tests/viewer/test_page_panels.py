@@ -297,3 +297,14 @@ def test_the_race_is_run_on_the_same_input(chromium):
             room.click("race-sweep").until(lambda: room.label("race-chart").count("NTM") >= 2)
             assert room.page.is_visible("#race-chart")
         server.shutdown()
+
+
+def test_figures_outside_the_window_follow(room):
+    """They are drawn a frame later, also while the machine plays."""
+    room.open("panel=microscope&t=9").page.evaluate("scrollTo(0, 0)")
+    assert room.page.evaluate("document.getElementById('microscope').getBoundingClientRect().top > innerHeight")
+    seen = {room.pixels("microscope"), room.set("time", 3).pixels("microscope")}
+    assert len(seen) == 2
+    label = room.label("microscope")
+    room.click("play").until(lambda: room.label("microscope") != label)
+    room.page.keyboard.press("Escape")
