@@ -1,18 +1,20 @@
 """From an edit to the repaint in the viewer: copy at length 60 (121 steps on 128 slots), in the system's Chromium.
 
     python benchmarks/viewer_repaint.py [--edits 40] [--out benchmarks/results/DATE-viewer-repaint.json]
+        [--before FOLDER]   another version of tapehead/viewer/page, measured by turns with this one, ten edits each
 
 An edit is a painted input bit (the machine runs again from there), a step of the cursor, or an intervention; each once
-for every view below the score. A time is from the event to the end of the frame that shows it, so the wait for that
-frame, up to 17 ms, is in it. `cpu` is the processor time of the page's main thread meanwhile, which depends less on
-what else runs on the machine. `first_paint_ms` is from the navigation to the first contentful paint, `ready_ms` to the
-first drawn score.
+for every view below the score, in a window of 1280 x 900 pixels, which shows the score and the tape; and a painted bit
+with the lineage in a window of 1280 x 1900, which shows the whole page. A time is from the event to the end of the
+frame that shows it, so the wait for that frame, up to 17 ms, is in it. `cpu` is the processor time of the page's main
+thread meanwhile, which depends less on what else runs on the machine. `first_paint_ms` is from the navigation to the
+first contentful paint, `ready_ms` to the first drawn score.
 """
 
 import argparse
 import datetime
 import json
-import platform
+import os
 import shutil
 import statistics
 import threading
@@ -21,10 +23,15 @@ from typing import Any
 
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
+from tapehead import zoo
+from tapehead.environment import environment
+from tapehead.viewer import assets
 from tapehead.viewer.catalogue import ZooMachine
 from tapehead.viewer.server import Content, Server
 
-MACHINE, LENGTH = "copy-ntm-lstm", 60
+MACHINE, RIVAL, LENGTH = "copy-ntm-lstm", "copy-half-width-lstm", 60
+TURN = 10
+"""Edits of one version of the page before the other's turn."""
 PANELS = ("microscope", "lineage", "interventions", "program", "training", "race")
 
 EDITS = {
@@ -55,14 +62,19 @@ def busy(session: CDPSession) -> float:
     return 1000 * values["TaskDuration"]
 
 
-def measure(page: Page, session: CDPSession, edit: str, edits: int) -> dict[str, float]:
-    wall, cpu = [], []
+def measure(page: Page, session: CDPSession, edit: str, edits: int) -> list[tuple[float, float]]:
+    """Milliseconds of each edit: on the clock, and of processor time."""
+    found = []
     for _ in range(edits):
         before = busy(session)
-        wall.append(page.evaluate(TIMED.replace("EDIT", EDITS[edit])))
-        cpu.append(busy(session) - before)
-    wall, cpu = sorted(wall), sorted(cpu)
-    last = int(0.95 * (edits - 1))
+        wall = page.evaluate(TIMED.replace("EDIT", EDITS[edit]))
+        found.append((wall, busy(session) - before))
+    return found
+
+
+def summary(times: list[tuple[float, float]]) -> dict[str, float]:
+    wall, cpu = (sorted(values) for values in zip(*times, strict=True))
+    last = int(0.95 * (len(times) - 1))
     return {
         "median_ms": round(statistics.median(wall), 1),
         "p95_ms": round(wall[last], 1),
@@ -78,47 +90,81 @@ def open_page(page: Page, url: str) -> dict[str, float]:
     return {"first_paint_ms": round(page.evaluate(paint)), "ready_ms": round(page.evaluate("performance.now()"))}
 
 
-def run(url: str, edits: int) -> dict[str, Any]:
-    address = f"{url}#size.length={LENGTH}&t=30"
-    found: dict[str, Any] = {}
+def prepare(page: Page, panel: str, height: int) -> None:
+    """The panel open and the cursor at step 30."""
+    page.bring_to_front()
+    page.set_viewport_size({"width": 1280, "height": height})
+    page.click(f"#tab-{panel}")
+    page.locator("#time").evaluate("(time) => { time.value = 30; time.dispatchEvent(new Event('input')); }")
+    page.wait_for_timeout(100)
+
+
+def run(urls: dict[str, str], edits: int) -> dict[str, dict[str, Any]]:
+    """Results of each version of the page, which take turns."""
+    found: dict[str, dict[str, Any]] = {version: {} for version in urls}
     with sync_playwright() as playwright:
         program = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=program, args=["--headless", "--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        found["opening"] = open_page(page, address)
-        session = page.context.new_cdp_session(page)
-        session.send("Performance.enable", {"timeDomain": "threadTicks"})
-        for panel in PANELS:
-            page.click(f"#tab-{panel}")
+        opened = {}
+        for version, url in urls.items():
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            found[version]["opening"] = open_page(page, f"{url}#size.length={LENGTH}&t=30")
+            session = page.context.new_cdp_session(page)
+            session.send("Performance.enable", {"timeDomain": "threadTicks"})
+            opened[version] = page, session
+        for panel, height in [*((panel, 900) for panel in PANELS), ("lineage", 1900)]:
             for edit in EDITS if panel == "interventions" else ("paint", "step"):
-                page.locator("#time").evaluate("(time) => { time.value = 30; time.dispatchEvent(new Event('input')); }")
-                page.wait_for_timeout(100)
-                measure(page, session, edit, 4)  # compiled by then
-                found[f"{panel}, {edit}"] = measure(page, session, edit, edits)
+                times: dict[str, list[tuple[float, float]]] = {version: [] for version in urls}
+                for done in range(0, edits, TURN):
+                    for version, (page, session) in opened.items():
+                        prepare(page, panel, height)
+                        measure(page, session, edit, 4)  # compiled by then
+                        times[version] += measure(page, session, edit, min(TURN, edits - done))
+                where = f"{panel}, {edit}{', whole page' if height > 900 else ''}"
+                for version in urls:
+                    found[version][where] = summary(times[version])
         browser.close()
     return found
+
+
+def serve(machines: list[ZooMachine], page: Path | None = None) -> Server:
+    """A running server of the zoo machine; page: the folder of the page's files, if not the package's."""
+    own = assets.PAGE
+    assets.PAGE = page or own
+    try:
+        server = Server(Content(lambda: (list(machines), machines[0].id)))
+    finally:
+        assets.PAGE = own
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--edits", type=int, default=40)
+    parser.add_argument("--before", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    machines = [ZooMachine(MACHINE)]
-    server = Server(Content(lambda: (list(machines), machines[0].id)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    found = run(server.url, options.edits)
-    server.shutdown()
-    for name, values in found.items():
-        print(f"{name:28}", "  ".join(f"{key} {value:7.1f}" for key, value in values.items()))
+    machines = [ZooMachine(name) for name in (MACHINE, RIVAL) if name in zoo.names()]
+    servers = {"before": serve(machines, options.before)} if options.before else {}
+    servers["results"] = serve(machines)
+    found = run({version: server.url for version, server in servers.items()}, options.edits)
+    for server in servers.values():
+        server.shutdown()
+    for version, results in found.items():
+        print(version)
+        for name, values in results.items():
+            print(f"{name:28}", "  ".join(f"{key} {value:7.1f}" for key, value in values.items()))
     if options.out:
         about = {
             "machine": MACHINE,
             "length": LENGTH,
+            "edits": options.edits,
             "date": str(datetime.date.today()),
-            "processor": platform.processor(),
+            "processor": environment("cpu", "")["device"],
+            "load": round(os.getloadavg()[0], 1),
         }
-        options.out.write_text(json.dumps({**about, "results": found}, indent=1) + "\n")
+        options.out.write_text(json.dumps({**about, **found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

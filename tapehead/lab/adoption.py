@@ -26,6 +26,9 @@ def median_machine(record: dict[str, Any]) -> tuple[dict[str, Any], str]:
     solved = [machine for machine in record["machines"] if machine["solved_at"] is not None]
     passed = [machine for machine in solved if machine["passed"]]
     among = passed or solved or record["machines"]
+    if len(record["machines"]) == 1:
+        only = record["machines"][0]
+        return only, f"the only machine trained, {seeds_in_words(record)}{'' if solved else ', which is not solved'}"
     order = sorted(among, key=lambda machine: (_cost(machine, record["headline"]), machine["seed"]))
     kind = f"the {len(solved)} solved machines" if solved else f"all {len(among)} machines, none of them solved,"
     if 0 < len(passed) < len(solved):

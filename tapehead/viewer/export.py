@@ -37,6 +37,11 @@ def export(machines: Sequence[Machine], out: Path) -> Exported:
     if out.is_dir():
         raise ValueError(f"{out} is a folder: give the file to write, such as {out / 'page.html'}.")
     files.expect_file(out)
+    if machines[0].model["name"] == "lstm":
+        raise ValueError(
+            f"{machines[0].title} is an LSTM, which has no tape to show: export an NTM, and an LSTM to race against "
+            "with --also."
+        )
     page, weights = _page(), {machine.id: machine.weights() for machine in machines}
     for encoding in ENCODINGS:
         packed = {machine.id: _packed(machine, weights[machine.id], encoding) for machine in machines}

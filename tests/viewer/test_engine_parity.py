@@ -77,7 +77,27 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", zoo.names())
+NTMS, LSTMS = ([name for name in zoo.names() if zoo.card(name).model["name"] == kind] for kind in ("ntm", "lstm"))
+
+
+@pytest.mark.parametrize("name", LSTMS)
+def test_lstms_of_the_zoo_equal_pytorch(engine, name):
+    experiment = Experiment.from_plain(zoo.card(name).experiment)
+    batch = experiment.task.sample(stream(7, "viewer", 5), batch_size=3, **SIZES[experiment.task.name])
+    x = batch.inputs[: int(batch.lengths[2]), 2].double()
+    found = engine(
+        """const source = await api.openSource(), machine = await source.load(given.name);
+        const {logits, hidden} = api.runLSTM(machine, {shape: [given.x.length, given.x[0].length],
+          data: Float64Array.from(given.x.flat())});
+        return {logits: packed(logits.data), hidden: packed(hidden.data)};""",
+        {"name": name, "x": x.tolist()},
+    )
+    with torch.no_grad():
+        logits, _, trace = zoo.load(name, backend="reference").double()(x.unsqueeze(1), return_trace=True)
+    assert_close(found, {"logits": logits.numpy().ravel(), "hidden": trace.hidden.numpy().ravel()}, FLOAT64)
+
+
+@pytest.mark.parametrize("name", NTMS)
 def test_zoo_machines_equal_pytorch(engine, name):
     experiment = Experiment.from_plain(zoo.card(name).experiment)
     model = zoo.load(name, backend="reference")

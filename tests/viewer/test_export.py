@@ -26,7 +26,9 @@ def exported(tmp_path_factory):
     return out, export(catalogue.find("copy-ntm-lstm"), out)
 
 
-@pytest.mark.parametrize("name", [name for name in zoo.names() if name != "copy-ntm-lstm"])
+@pytest.mark.parametrize(
+    "name", [name for name in zoo.names() if name not in ("copy-ntm-lstm", "copy-half-width-lstm")]
+)
 def test_a_page_has_at_most_a_million_bytes(name, tmp_path):
     out = tmp_path / "new" / "page.html"
     done = export(catalogue.find(name), out)
@@ -56,8 +58,14 @@ def test_several_machines_go_into_one_page(tmp_path):
     assert [entry["id"] for entry in data["index"]["machines"]] == [machine.id for machine in machines]
 
 
+def test_an_lstm_alone_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"copy-half-width-lstm is an LSTM, which has no tape to show.*--also"):
+        export(catalogue.find("copy-half-width-lstm"), tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_too_much_is_refused(tmp_path):
-    machines = [catalogue.ZooMachine(name) for name in zoo.names()]
+    machines = [catalogue.ZooMachine(name) for name in ("copy-ntm-lstm", "copy-half-width-lstm")]
     with pytest.raises(ValueError, match=r"in float16, but at most 1,000,000 are possible.*tapehead site"):
         export(machines, tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()

@@ -139,4 +139,4 @@ def test_every_figure_has_a_name_and_every_control_a_label(chromium, served):
                 label = canvas.get_attribute("aria-label") or ""
                 assert len(label) > 20, canvas.get_attribute("id")
                 names.add(canvas.get_attribute("id"))
-        assert names == {"score", "tape", "microscope", "arcs", "lineage-map", "edit-chart", "curve"}
+        assert names == {"score", "tape", "microscope", "arcs", "lineage-map", "edit-chart", "curve", "race"}

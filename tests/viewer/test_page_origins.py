@@ -78,6 +78,8 @@ def test_an_exported_page_says_which_chapters_it_cannot_show(chromium, written):
         assert "This page does not hold priority-sort-ntm-lstm." in room.text("tour-body")
         assert room.page.locator("#tour-tries button").count() == 0
         assert "This page holds its machine" in room.text("origin")
+        room.open("panel=race")
+        assert room.text("race-text").endswith('"tapehead view copy-ntm-feedforward" has one, from the zoo.')
 
 
 def test_another_machine_is_dropped_onto_an_exported_page(chromium, written):

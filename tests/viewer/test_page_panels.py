@@ -244,9 +244,38 @@ def test_a_machine_without_snapshots_says_so(room):
 
 
 def test_without_an_lstm_there_is_no_race(room):
-    room.open("panel=race")
-    assert room.text("race-text").startswith("There is no LSTM for the Copy task here.")
+    room.open("panel=race&machine=priority-sort-ntm-lstm")
+    assert room.text("race-text").startswith("There is no LSTM for the Priority sort task here. Train one")
     assert not room.page.is_visible("#race-controls")
+
+
+def test_the_zoo_has_a_rival_for_copying(room):
+    """It has learned the task, as far as it was trained, and fails past that, where the machine does not."""
+
+    def wrong(length):
+        room.open(f"panel=race&size.length={length}&seed=3")
+        room.until(lambda: "copy-half-width-lstm:" in room.text("race-text"))
+        found = re.findall(r": (\d+) wrong answers? of (\d+)", room.text("race-text"))
+        return [int(one) / int(of) for one, of in found]
+
+    assert wrong(10) == [0.0, 0.0]
+    ntm, lstm = wrong(40)
+    assert ntm == 0.0
+    assert lstm > 0.2
+
+
+@pytest.mark.parametrize("first", ["copy-half-width-lstm", None])
+def test_an_lstm_that_is_asked_for_is_shown_in_the_race(chromium, first):
+    """`tapehead view` of an LSTM, and a link to one."""
+    machines = [catalogue.ZooMachine(name) for name in ("ngrams-ntm-lstm", "copy-ntm-lstm", "copy-half-width-lstm")]
+    with Server(Content(lambda: (list(machines), first))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with tape_room.opened(chromium, server.url) as room:
+            room.open("" if first else "machine=copy-half-width-lstm")
+            assert room.text("notice").startswith("copy-half-width-lstm is an LSTM, which has no tape to show")
+            assert room.text("headline").startswith("copy-ntm-lstm:")
+            room.until(lambda: "copy-half-width-lstm:" in room.text("race-text"))
+        server.shutdown()
 
 
 def test_the_race_is_run_on_the_same_input(chromium):
@@ -268,3 +297,14 @@ def test_the_race_is_run_on_the_same_input(chromium):
             room.click("race-sweep").until(lambda: room.label("race-chart").count("NTM") >= 2)
             assert room.page.is_visible("#race-chart")
         server.shutdown()
+
+
+def test_figures_outside_the_window_follow(room):
+    """They are drawn a frame later, also while the machine plays."""
+    room.open("panel=microscope&t=9").page.evaluate("scrollTo(0, 0)")
+    assert room.page.evaluate("document.getElementById('microscope').getBoundingClientRect().top > innerHeight")
+    seen = {room.pixels("microscope"), room.set("time", 3).pixels("microscope")}
+    assert len(seen) == 2
+    label = room.label("microscope")
+    room.click("play").until(lambda: room.label("microscope") != label)
+    room.page.keyboard.press("Escape")

@@ -80,6 +80,9 @@ def test_chapter_4_copies_a_hundred_and_breaks_on_a_short_tape(room):
     assert experiment(room, "100 vectors").wrong == 0
     assert room.steps == 201
     assert experiment(room, "60 vectors on 32 slots").wrong > 0
+    assert experiment(room, "40 vectors, against an LSTM").wrong == 0
+    room.until(lambda: "copy-half-width-lstm:" in room.text("race-text"))
+    assert int(re.search(r"lstm: (\d+) wrong answers of 320", room.text("race-text"))[1]) > 60
 
 
 def test_chapter_5_learns(room):

@@ -219,6 +219,8 @@ def population(costs, solved):
         ([None, 1.0, 3.0], [True] * 3, 12, "the 3 solved machines"),  # infinitely bad
         ([2.0, 2.0, 2.0], [True] * 3, 11, "the 3 solved machines"),  # by seed if nothing else
         ([9.0, 7.0, 8.0], [False] * 3, 12, "median of all 3 machines, none of them solved, of seeds 10-12"),
+        ([9.0], [True], 10, "the only machine trained, seed 10"),
+        ([9.0], [False], 10, "the only machine trained, seed 10, which is not solved"),
     ],
 )
 def test_the_median_machine(costs, solved, seed, words):

@@ -28,7 +28,8 @@ export function row(of, index) {
 }
 
 /**
- * out = weight [rows, columns] times vector + bias. Four sums at a time: an addition need not wait for the one before.
+ * out = weight [rows, columns] times vector + bias. Four rows at a time: an entry of the vector is loaded once for
+ * four products, and an addition need not wait for the one before.
  * @param {Float64Array} weight
  * @param {Float64Array} bias
  * @param {Float64Array} vector
@@ -36,21 +37,30 @@ export function row(of, index) {
  */
 export function linear(weight, bias, vector, out) {
   const columns = vector.length;
-  const whole = columns - (columns % 4);
-  for (let i = 0, at = 0; i < out.length; i++) {
+  const whole = out.length - (out.length % 4);
+  for (let i = 0; i < whole; i += 4) {
+    const [p, q] = [i * columns, (i + 1) * columns];
+    const [r, s] = [(i + 2) * columns, (i + 3) * columns];
     let a = bias[i];
-    let b = 0;
-    let c = 0;
-    let d = 0;
-    let j = 0;
-    for (; j < whole; j += 4, at += 4) {
-      a += weight[at] * vector[j];
-      b += weight[at + 1] * vector[j + 1];
-      c += weight[at + 2] * vector[j + 2];
-      d += weight[at + 3] * vector[j + 3];
+    let b = bias[i + 1];
+    let c = bias[i + 2];
+    let d = bias[i + 3];
+    for (let j = 0; j < columns; j++) {
+      const x = vector[j];
+      a += weight[p + j] * x;
+      b += weight[q + j] * x;
+      c += weight[r + j] * x;
+      d += weight[s + j] * x;
     }
-    for (; j < columns; j++, at++) a += weight[at] * vector[j];
-    out[i] = a + b + (c + d);
+    out[i] = a;
+    out[i + 1] = b;
+    out[i + 2] = c;
+    out[i + 3] = d;
+  }
+  for (let i = whole; i < out.length; i++) {
+    let a = bias[i];
+    for (let j = 0, at = i * columns; j < columns; j++) a += weight[at + j] * vector[j];
+    out[i] = a;
   }
 }
 

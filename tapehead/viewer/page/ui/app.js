@@ -99,6 +99,8 @@ export class Page {
 
   /** Load the machine of the state, and show it. */
   async load() {
+    const race = this.room.challenge(this.state.machine);
+    if (race) this.state = { ...this.state, machine: race.ntm.id, panel: "race", rival: race.lstm.id };
     const asked = this.state.machine;
     this.loading = true;
     try {
@@ -114,6 +116,7 @@ export class Page {
       show(byId("loading"), false);
       show(byId("room"), true);
       if (missing) this.notice(`There is no machine "${asked.slice(0, 60)}" here; ${entry.title} is shown.`);
+      if (race) this.notice(`${race.lstm.title} is an LSTM, which has no tape to show: it races against ${entry.title}.`);
       this.ask();
     } catch (error) {
       if (this.state.machine !== asked) return;

@@ -235,6 +235,7 @@ export function drawEditChart(surface, view, state, width) {
   endTicks(surface, box, 0, high);
   surface.text(name, 14, box.y + box.h / 2, { turn: true, anchor: "middle", fill: colours.muted, size: 10 });
   titleLine(surface, box, task.bayes ? "Distance from the best prediction, by step" : "Wrong bits, by step", {
+    brief: task.bayes ? "Distance" : undefined,
     marks: [
       { text: "this run", colour: colours.wrong },
       { text: "untouched", colour: colours.ghost, dash: [4, 3] },

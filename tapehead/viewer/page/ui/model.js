@@ -18,7 +18,7 @@
  */
 import { run } from "../engine/machine.js";
 import { score } from "../engine/scores.js";
-import { lineage, origins } from "../engine/lineage.js";
+import { lineage, origins, UNREAD } from "../engine/lineage.js";
 import { program } from "../engine/program.js";
 import { contentFromText } from "../engine/tasks/index.js";
 
@@ -148,9 +148,14 @@ function lineageOfHead(machine, trace, readHead) {
   return lineage(machine, trace, readHead);
 }
 
+/** @param {NTMMachine} machine @param {NTMTrace} trace @param {number} t @param {number} readHead */
+function originsAt(machine, trace, t, readHead) {
+  return origins(machine, trace, t, readHead, UNREAD);
+}
+
 /** Lineage of one read head, origins of one read vector, program: only what is looked at is computed. */
 export const lineageOf = last(lineageOfHead);
-export const originsOf = last(origins);
+export const originsOf = last(originsAt);
 export const programOf = last(program);
 
 /**

@@ -12,30 +12,42 @@ import { outcome } from "./words.js";
 
 const GAP = 18;
 const HEAD = 34;
+const LINE = 20; // of the heading, where it takes two
+const HEADING = { weight: "600", size: 14 };
 const RATIO = 2; // pixels of a PNG per CSS pixel
 
-/** The figures with their places. @param {Scene} scene */
+/** The heading, in two lines where the figures are narrow, and the figures with their places. @param {Scene} scene */
 function placed(scene) {
-  let y = HEAD;
+  const [machine, found] = heading(scene);
+  const room = Math.max(...FIGURES.filter(({ seen }) => seen(scene)).map(({ id }) => byId(id).clientWidth || 600));
+  const ruler = new CanvasSurface(document.createElement("canvas"), 1, 1, 1, true);
+  const fits = 1.1 * ruler.measure(`${machine}: ${found}`, HEADING.size) <= room;
+  const lines = fits ? [`${machine}: ${found}`] : [machine, found];
+  let y = HEAD + LINE * (lines.length - 1);
   const parts = FIGURES.filter(({ seen }) => seen(scene)).map((figure) => {
     const width = byId(figure.id).clientWidth || 600;
     const part = { figure, width, height: figure.height(scene, width), y };
     y += part.height + GAP;
     return part;
   });
-  return { parts, width: Math.max(...parts.map(({ width }) => width)) + 2 * GAP, height: y };
+  return { lines, parts, width: room + 2 * GAP, height: y };
 }
 
 /** @param {Scene} scene */
-const heading = ({ view, state }) => `${view.machine.title}, step ${state.t}: ${outcome(view.task, view.score)}`;
+const heading = ({ view, state }) => [`${view.machine.title}, step ${state.t}`, outcome(view.task, view.score)];
+
+/** @param {import("./surface.js").Surface} surface @param {string[]} lines */
+function drawHeading(surface, lines) {
+  lines.forEach((line, i) => surface.text(line, GAP, 22 + LINE * i, { ...HEADING, fill: palette().ink }));
+}
 
 /** @param {Scene} scene @returns {string} */
 function svgOf(scene) {
-  const { parts, width, height } = placed(scene);
+  const { lines, parts, width, height } = placed(scene);
   const colours = palette();
   const surface = new SvgSurface();
   surface.rect(0, 0, width, height, colours.paper);
-  surface.text(heading(scene), GAP, 22, { fill: colours.ink, weight: "600", size: 14 });
+  drawHeading(surface, lines);
   const groups = [surface.group(0, 0)];
   for (const { figure, width: w, y } of parts) {
     figure.draw(surface, scene, w);
@@ -47,12 +59,12 @@ function svgOf(scene) {
 
 /** @param {Scene} scene @returns {Promise<Blob>} */
 function pngOf(scene) {
-  const { parts, width, height } = placed(scene);
+  const { lines, parts, width, height } = placed(scene);
   const colours = palette();
   const canvas = document.createElement("canvas");
   const surface = new CanvasSurface(canvas, width, height, RATIO, true);
   surface.rect(0, 0, width, height, colours.paper);
-  surface.text(heading(scene), GAP, 22, { fill: colours.ink, weight: "600", size: 14 });
+  drawHeading(surface, lines);
   for (const { figure, width: w, y } of parts) {
     surface.context.setTransform(RATIO, 0, 0, RATIO, RATIO * GAP, RATIO * y);
     figure.draw(surface, scene, w);

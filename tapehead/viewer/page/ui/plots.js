@@ -14,31 +14,36 @@ const TICK = 10; // size of tick labels
 const RAMP = 44; // width of a colour legend
 
 /**
- * A title with an optional legend at its right end; where both do not fit, the title ends at its first colon or comma.
+ * A title with an optional legend at its right end. Where both do not fit, the title ends at its first colon or comma,
+ * then words of the legend get shorter, then the title is its brief form.
  * @param {Surface} surface @param {Box} box @param {string} title
- * @param {{ramp?: Uint32Array, low?: string, high?: string, marks?: Mark[]}} [legend]
- * @typedef {{text: string, colour: string, dash?: number[], shape?: "line" | "box" | "frame" | "dashed"}} Mark
+ * @param {{ramp?: Uint32Array, low?: string, high?: string, marks?: Mark[], brief?: string}} [legend]
+ * @typedef {{text: string, brief?: string, colour: string, dash?: number[],
+ *   shape?: "line" | "box" | "frame" | "dashed"}} Mark
  */
 export function titleLine(surface, box, title, legend = {}) {
   const colours = palette();
   const [right, y] = [box.x + box.w, box.y - 4];
-  const marks = legend.marks ?? [];
-  const low = legend.low ?? "0";
-  const ramp = (/** @type {string} */ word) =>
-    legend.ramp ? RAMP + surface.measure(word + (legend.high ?? "1"), TICK) + 12 : 0;
-  const taken = (/** @type {string} */ word) =>
-    ramp(word) + marks.reduce((sum, mark) => sum + markWidth(surface, mark), 0);
+  const whole = { low: legend.low ?? "0", marks: legend.marks ?? [] };
+  const short = {
+    low: whole.low.split(" ").at(-1) ?? whole.low,
+    marks: whole.marks.map((mark) => ({ ...mark, text: mark.brief ?? mark.text })),
+  };
+  const taken = ({ low, marks } = whole) =>
+    (legend.ramp ? RAMP + surface.measure(low + (legend.high ?? "1"), TICK) + 12 : 0) +
+    marks.reduce((sum, mark) => sum + markWidth(surface, mark), 0);
   const width = (/** @type {string} */ text) => surface.measure(text, 11.5) * 1.1 + 8;
-  const brief = title.split(/: |, (?![^(]*\))| \(/)[0];
-  const shortLow = low.split(" ").at(-1) ?? low;
-  const [text, word] = [
-    [title, low],
-    [brief, low],
-    [brief, shortLow],
-  ].find(([text, word]) => width(text) + taken(word) <= box.w) ?? [brief, shortLow];
+  const first = title.split(/: |, (?![^(]*\))| \(/)[0];
+  const forms = [
+    { text: title, words: whole },
+    { text: first, words: whole },
+    { text: first, words: short },
+    { text: legend.brief ?? first, words: short },
+  ];
+  const { text, words } = forms.find(({ text, words }) => width(text) + taken(words) <= box.w) ?? forms[3];
   surface.text(text, box.x, y, { fill: colours.ink, weight: "600", size: 11.5 });
-  if (legend.ramp) rampLegend(surface, right, y, legend.ramp, word, legend.high ?? "1");
-  else marksLegend(surface, right, y, marks);
+  if (legend.ramp) rampLegend(surface, right, y, legend.ramp, words.low, legend.high ?? "1");
+  else marksLegend(surface, right, y, words.marks);
 }
 
 /**
@@ -149,13 +154,17 @@ export function roundSteps(first, last, most) {
 }
 
 /**
- * The time axis below a box that shows the steps from `first` up to, not including, `end`.
+ * The time axis below a box that shows the steps from `first` up to, not including, `end`. taken: a step that has a
+ * label of its own; ticks that it would touch are left out.
  * @param {Surface} surface @param {Box} box @param {number} first @param {number} end @param {string} [name]
+ * @param {number | null} [taken]
  */
-export function timeAxis(surface, box, first, end, name = "time step") {
+export function timeAxis(surface, box, first, end, name = "time step", taken = null) {
   const { muted, line } = palette();
   const width = box.w / (end - first);
+  const half = (/** @type {number} */ t) => surface.measure(String(t), TICK) / 2;
   for (const t of roundSteps(first, end - 1, Math.max(2, box.w / 44))) {
+    if (taken !== null && Math.abs(t - taken) * width < half(t) + half(taken) + 7) continue;
     const x = box.x + (t - first + 0.5) * width;
     surface.line([x, box.y + box.h, x, box.y + box.h + 3], { stroke: line });
     surface.text(String(t), x, box.y + box.h + 13, { anchor: "middle", fill: muted, size: TICK });

@@ -106,19 +106,46 @@ export function renderPage(page, scene) {
   byId("room").dataset.drawn = String(Number(byId("room").dataset.drawn ?? 0) + 1);
 }
 
+/** Figures outside the window, which are drawn a frame later than those inside. @type {Set<Element>} */
+const away = new Set();
+const watcher = new IntersectionObserver(
+  (entries) => entries.forEach(({ target, isIntersecting }) => away[isIntersecting ? "delete" : "add"](target)),
+  { rootMargin: "100px" },
+);
+for (const { id } of FIGURES) watcher.observe(byId(id));
+let later = 0;
+/** What is drawn then, of the newest scene. @type {() => void} */
+let drawAway = () => {};
+
 /** @param {Scene} scene */
 function drawFigures(scene) {
+  /** @type {typeof FIGURES} */
+  const waiting = [];
   for (const figure of FIGURES) {
-    const canvas = /** @type {HTMLCanvasElement} */ (byId(figure.id));
+    const canvas = byId(figure.id);
     const seen = figure.seen(scene);
     if (canvas.hidden === seen) show(canvas, seen);
     if (!seen) continue;
-    const width = canvas.clientWidth;
-    if (!width) continue;
-    figure.draw(new CanvasSurface(canvas, width, figure.height(scene, width)), scene, width);
-    const text = figure.describe(scene);
-    if (canvas.getAttribute("aria-label") !== text) canvas.setAttribute("aria-label", text);
+    if (away.has(canvas)) waiting.push(figure);
+    else drawFigure(figure, scene);
   }
+  drawAway = () => waiting.forEach((figure) => drawFigure(figure, scene));
+  if (waiting.length && !later) {
+    later = requestAnimationFrame(() => {
+      later = 0;
+      drawAway();
+    });
+  }
+}
+
+/** @param {import("./figures.js").Figure} figure @param {Scene} scene */
+function drawFigure(figure, scene) {
+  const canvas = /** @type {HTMLCanvasElement} */ (byId(figure.id));
+  const width = canvas.clientWidth;
+  if (!width) return;
+  figure.draw(new CanvasSurface(canvas, width, figure.height(scene, width)), scene, width);
+  const text = figure.describe(scene);
+  if (canvas.getAttribute("aria-label") !== text) canvas.setAttribute("aria-label", text);
 }
 
 /** @param {Page} page @param {Scene} scene */
@@ -316,7 +343,9 @@ function renderRace(page, { view, race }) {
     say(
       byId("race-text"),
       `There is no LSTM for the ${view.task.title} task here. ` +
-        `Train one with "tapehead train ${view.task.name} --model lstm", and "tapehead view" offers the race.`,
+        (page.room.source?.kind === "embedded" && view.task.name === "copy"
+          ? `"tapehead view ${view.machine.title}" has one, from the zoo.`
+          : `Train one with "tapehead train ${view.task.name} --model lstm", and "tapehead view" offers the race.`),
     );
     return;
   }

@@ -73,6 +73,18 @@ export class Room {
     return this.entries.filter(({ model, task }) => model === "lstm" && task && formOf(makeTask(task)) === wanted);
   }
 
+  /**
+   * An LSTM that was asked for by its id, or as the first machine, and a machine of its task, which it can race against.
+   * @param {string | null} name
+   */
+  challenge(name) {
+    const lstm = this.entries.find(({ id, model }) => model === "lstm" && id === (name ?? this.source?.first));
+    if (!lstm || !lstm.task) return null;
+    const wanted = formOf(makeTask(lstm.task));
+    const ntm = this.ntms().find(({ task }) => task && formOf(makeTask(task)) === wanted);
+    return ntm ? { lstm, ntm } : null;
+  }
+
   /** An entry by id, title, or the last part of its id. @param {string | null} name */
   find(name) {
     const known = this.ntms();

@@ -81,19 +81,21 @@ export function drawScore(surface, view, state, width) {
  */
 function drawTimes(surface, view, state, layout) {
   const colours = palette();
-  const top = layout.bands[0].box.y;
   const box = layout.bands[layout.bands.length - 1].box;
   const step = layout.width / (layout.end - layout.first);
   const xOf = (/** @type {number} */ t) => layout.left + (t - layout.first) * step;
+  const down = (/** @type {number} */ x, /** @type {import("./surface.js").LineLook} */ look) => {
+    for (const { box } of layout.bands) surface.line([x, box.y - 3, x, box.y + box.h], look); // not through the titles
+  };
   if (view.answer > layout.first && view.answer < layout.end) {
     const x = xOf(view.answer);
-    surface.line([x, top - TITLE, x, box.y + box.h], { stroke: colours.muted, dash: [2, 3] });
+    down(x, { stroke: colours.muted, dash: [2, 3] });
     surface.text("answer →", Math.min(x + 3, layout.left + layout.width - 46), 11, { fill: colours.muted, size: 10 });
   }
-  timeAxis(surface, box, layout.first, layout.end);
+  timeAxis(surface, box, layout.first, layout.end, "time step", state.t);
   const x = xOf(state.t);
-  surface.line([x, top - 4, x, box.y + box.h], { stroke: colours.cursor, width: 1.25 });
-  surface.line([x + step, top - 4, x + step, box.y + box.h], { stroke: colours.cursor, width: 1.25 });
+  down(x, { stroke: colours.cursor, width: 1.25 });
+  down(x + step, { stroke: colours.cursor, width: 1.25 });
   cursorLabel(surface, x + step / 2, box, String(state.t));
 }
 

@@ -86,7 +86,7 @@ export function drawInput(surface, view, layout, band) {
   });
   const marks = numbers.includes(true)
     ? [
-        { text: "number below 0", colour: negative, shape: "box" },
+        { text: "number below 0", brief: "below 0", colour: negative, shape: "box" },
         { text: "above 0", colour: palette().positive, shape: "box" },
       ]
     : [];
@@ -155,7 +155,7 @@ export function drawOutput(surface, view, layout, band) {
         });
     }
   }
-  const ghost = edited ? [{ text: "untouched run differs", colour: colours.ghost, shape: "box" }] : [];
+  const ghost = edited ? [{ text: "untouched run differs", brief: "differs", colour: colours.ghost, shape: "box" }] : [];
   const what = task.bayes ? "Output: probability of a one" : "Output: probability, faded where not scored";
   finish(surface, band, what, "channel", channelTicks(task.outputChannels), {
     marks: [

@@ -15,7 +15,7 @@ import { HEADS } from "./state.js";
 
 /**
  * Strips of head parameters.
- * @type {{name: string, title: string, value: (heads: import("../engine/api.js").HeadTrace, t: number, head: number)
+ * @type {{name: string, title: string, brief?: string, value: (heads: import("../engine/api.js").HeadTrace, t: number, head: number)
  *   => number, low?: number, high?: number}[]}
  */
 export const STRIPS = [
@@ -23,6 +23,7 @@ export const STRIPS = [
   {
     name: "gate",
     title: "Interpolation gate g: 1 by content, 0 from the last place",
+    brief: "Gate g",
     value: (heads, t, h) => at(heads.gates, t, h)[0],
     low: 0,
     high: 1,
@@ -60,6 +61,7 @@ export function drawStrip(surface, view, state, layout, band) {
   outline(surface, band.box);
   endTicks(surface, band.box, low, high);
   titleLine(surface, band.box, strip.title, {
+    brief: strip.brief,
     marks: [
       { text: "write", colour: colours.write },
       { text: "read", colour: colours.read, dash: [4, 2.5] },

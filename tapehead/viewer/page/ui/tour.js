@@ -76,13 +76,15 @@ export const CHAPTERS = [
       "It was trained on at most 20 vectors. What it learned is a loop, and a loop does not know how long it " +
         "runs: the same weights copy 100 vectors. The program beside it shows the loop as code.",
       "The tape ends at 128 slots and goes round. Give it fewer slots than vectors, and it writes over its own " +
-        "beginning.",
+        "beginning. An LSTM has no tape and keeps everything in its state: in the race one that learned the same task " +
+        "gets the same 40 vectors.",
     ],
     state: { sizes: { length: 60 }, seed: 3, t: 30, panel: "program" },
     tries: [
-      { text: "20 vectors, as in training", patch: { sizes: { length: 20 }, t: 10, slots: null } },
-      { text: "100 vectors", patch: { sizes: { length: 100 }, t: 50, slots: null } },
-      { text: "60 vectors on 32 slots", patch: { sizes: { length: 60 }, slots: 32, t: 60 } },
+      { text: "20 vectors, as in training", patch: { sizes: { length: 20 }, t: 10, slots: null, panel: "program" } },
+      { text: "100 vectors", patch: { sizes: { length: 100 }, t: 50, slots: null, panel: "program" } },
+      { text: "60 vectors on 32 slots", patch: { sizes: { length: 60 }, slots: 32, t: 60, panel: "program" } },
+      { text: "40 vectors, against an LSTM", patch: { sizes: { length: 40 }, slots: null, t: 60, panel: "race" } },
     ],
   },
   {
