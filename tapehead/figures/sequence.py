@@ -88,6 +88,10 @@ def draw(
 def as_batch(model: SequenceModel, batch: Batch | Tensor) -> Batch:
     """A batch that the model takes, or one sentence why it does not; inputs alone become one whose outputs are all
     shown."""
+    if not isinstance(model, SequenceModel):
+        raise TypeError(
+            f"the model is of type {type(model).__name__}, but it must be a tapehead.SequenceModel, such as NTM."
+        )
     if isinstance(batch, Tensor):
         inputs = checks.tensor("batch", batch)
         if inputs.ndim != 3:

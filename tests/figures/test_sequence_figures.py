@@ -75,6 +75,11 @@ def test_batches_that_do_not_fit(batch, given, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_another_library_s_model_is_refused():
+    with pytest.raises(TypeError, match=r"of type LSTM, but it must be a tapehead\.SequenceModel"):
+        tapehead.draw(torch.nn.LSTM(3, 2), torch.rand(4, 1, 3))
+
+
 def test_a_animation_shows_the_tape_after_every_step():
     ntm = machine(num_heads=2)
     task = OneSequence.of(BATCH, 1, TASK.loss)
