@@ -1,17 +1,25 @@
 """All records in one figure: a strip for each criterion, in it a dot for every machine; and their learning curves."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from tapehead.evaluation.learning import Band, band_of
 from tapehead.figures import page, style
 
 LEAST, MOST = 1e-5, 1e4  # bits; what lies outside is drawn at the edge
-STRIP, LEFT, RIGHT, TOP = 0.27, 3.8, 0.85, 0.95  # inches
-MACHINES = {"ntm-feedforward": "NTM, feedforward", "ntm-lstm": "NTM, LSTM", "lstm": "LSTM"}
+STRIP, LEFT, RIGHT, TOP = 0.27, 4.5, 0.85, 0.95  # inches
+MACHINES = {
+    "ntm-feedforward": "NTM, feedforward",
+    "ntm-lstm": "NTM, LSTM",
+    "lstm": "LSTM",
+    "dnc": "DNC",
+    "transformer": "Transformer",
+}
 
 DOTS = "A dot is a machine, blue if it meets what is asked (the tick; without one, no wrong bit), otherwise orange."
 BRACKETS = "In brackets the recipe and its training sequences, where it is not `tuned`."
@@ -69,9 +77,9 @@ def _places(criterion: dict[str, Any]) -> str:
     return str(points[0]) if len(points) == 1 else f"{len(points)} sizes"
 
 
-PANEL, GAP = 2.1, 0.85  # inches
+PANEL, GAP, LINE = 2.1, 0.95, 0.155  # inches
 COLUMNS = 2
-LINES = {"ntm-lstm": style.BLUE, "ntm-feedforward": style.GREEN, "lstm": style.VERMILION}
+LINES = {"ntm-lstm": style.BLUE, "ntm-feedforward": style.GREEN, "lstm": style.VERMILION, "dnc": style.PURPLE}
 BEST = 1e-4  # bits; what is lower is drawn at the edge
 
 
@@ -82,29 +90,32 @@ def draw_learning(records: list[dict[str, Any]]) -> Figure:
     for record in records:
         if any(machine.get("curve") for machine in record["machines"]):
             panels.setdefault(task_and_machine(record["row"])[0], []).append(record)
-    rows = max(1, -(-len(panels) // COLUMNS))
-    figure = Figure(figsize=(style.WIDTH, 0.8 + rows * (PANEL + GAP)))
+    every = list(panels.items())
+    in_rows = [every[first : first + COLUMNS] for first in range(0, len(every), COLUMNS)]
+    heights = [PANEL + GAP + LINE * max(len(some) for _, some in row) for row in in_rows]
+    figure = Figure(figsize=(style.WIDTH, 0.8 + (sum(heights) or PANEL)))
     page.text(figure, 0.15, 0.3, "Learning, at equal numbers of training sequences", fontsize=12)
     words = "Lines are medians of all machines, bands their quartiles; a line ends where training ended."
     page.text(figure, 0.15, 0.53, words if panels else "No record has learning curves yet.", color=style.FAINT)
     width = (style.WIDTH - 0.3) / COLUMNS - 0.75
-    for place, (task, some) in enumerate(panels.items()):
-        left, top = 0.7 + place % COLUMNS * (width + 0.75), 0.95 + place // COLUMNS * (PANEL + GAP)
-        axes = page.axes(figure, left, top, width, PANEL)
-        for record in some:
-            _learned(axes, record)
-        axes.set(xscale="log", yscale="log", title=style.task_title(task), xlabel="Training sequences of a machine")
-        axes.set_ylabel("Bits per sequence" + (" over the best possible" if task == "ngrams" else ""))
-        axes.legend(fontsize=8)
+    for row, above in zip(in_rows, itertools.accumulate(heights, initial=0.95), strict=False):
+        for column, (task, some) in enumerate(row):
+            axes = page.axes(figure, 0.7 + column * (width + 0.75), above, width, PANEL)
+            for record in some:
+                _learned(axes, record)
+            axes.set(xscale="log", yscale="log", title=style.task_title(task), xlabel="Training sequences of a machine")
+            axes.set_ylabel("Bits per sequence" + (" over the best possible" if task == "ngrams" else ""))
+            axes.xaxis.set_minor_formatter(NullFormatter())  # over less than a decade matplotlib labels them all
+            below = -0.5 / PANEL  # ticks and the name of the axis are between: curves fill the panel
+            axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0, below), borderaxespad=0, labelspacing=0.25)
     return figure
 
 
 def _learned(axes: Axes, record: dict[str, Any]) -> None:
     found = band_of(record["machines"])
     assert found is not None
-    label = (
-        f"{MACHINES.get(task_and_machine(record['row'])[1], record['row'])}, {record['recipe']}, {found.seeds} seeds"
-    )
+    machine = MACHINES.get(task_and_machine(record["row"])[1], record["row"])
+    label = f"{machine}, {record['recipe']}, {found.seeds} seed{'s' if found.seeds > 1 else ''}"
     draw_band(axes, found, record, label, least=BEST)
 
 
@@ -126,7 +137,7 @@ def draw_band(
     colour = LINES.get(task_and_machine(record["row"])[1], style.INK)
     most = 2 * float(np.max(band.costs, where=np.isfinite(band.costs), initial=least))
     low, median, high = (np.maximum(part + base, least) for part in (band.low, band.median, band.high))
-    dashes = "-" if record["recipe"] == "tuned" else "--"
+    dashes = {"tuned": "-", "paper": "--"}.get(record["recipe"], ":")
     x = band.episodes / unit
     axes.plot(x, median, color=colour, linewidth=1.3, linestyle=dashes, label=label)
     top = np.where(np.isinf(high), most + base, high)

@@ -24,11 +24,12 @@ INK = "#222222"
 FAINT = "#6b6b6b"
 PAPER = "#ffffff"
 UNSCORED = "#ececec"
-BLUE, ORANGE, GREEN, VERMILION = (
+BLUE, ORANGE, GREEN, VERMILION, PURPLE = (
     "#0072b2",
     "#e69f00",
     "#009e73",
     "#d55e00",
+    "#cc79a7",
 )  # Okabe and Ito's, safe for colour-blind eyes
 
 BITS = LinearSegmentedColormap.from_list(

@@ -24,7 +24,8 @@ def check(case: Case) -> None:
         code = children.has_ended(child)
         if code is None:
             os.kill(child, signal.SIGKILL)
-            assert children.wait(child) == -signal.SIGKILL
+            code = children.wait(child)
+        if code == -signal.SIGKILL:  # and not 0: it may have ended in the moment before
             kills += 1
             continue
         assert code == 0, (folder / "said").read_text()[-1000:]
