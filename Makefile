@@ -4,8 +4,8 @@ BIN := .venv/bin
 
 .PHONY: demo test lint types unit chromium test-gpu soak docs notebooks lock audit dist-check clean
 
-demo: .venv/ready  ## learn to copy, show how far it carries, draw pictures
-	$(BIN)/tapehead train copy --out runs/demo
+demo: .venv/ready  ## learn to copy, show how far it carries, draw pictures: one attempt, half a minute; `tuned` also validates and restarts
+	$(BIN)/tapehead train copy --recipe once --out runs/demo
 
 test: lint types unit  ## everything that must pass before a change lands
 
