@@ -1045,7 +1045,7 @@ __device__ __forceinline__ float categorical_cost(const Arguments& a, const OfSt
 }
 
 // Logits of two steps and, where there are targets, their cost and the gradient of that, which is left in `few` for the
-// last group of outputs. Eight at a time. Loads do not wait for the sequence's length: those past its end are not used.
+// last group of outputs. Eight at a time.
 // The categorical loss needs all logits of a step: it finds them where its gradients will be.
 __device__ __forceinline__ float outputs_of_steps(const Arguments& a, const OfStep (&at)[PAIR], const float* parameters, float (*few)[OUTPUT_GROUP]) {
   const float *weight = parameters + OUTPUT_WEIGHT, *bias = parameters + OUTPUT_BIAS;
@@ -1065,7 +1065,8 @@ __device__ __forceinline__ float outputs_of_steps(const Arguments& a, const OfSt
 #pragma unroll 4
     for (int k = lane; k < OUTPUT_WIDTH; k += 32) {
       float value[PAIR];
-      UNROLL for (int p = 0; p < PAIR; p++) value[p] = k < UNITS ? at[p].row[READS + (LAYERS - 1) * UNITS + k] : at[p].row[k - UNITS];
+      const int from = k < UNITS ? READS + (LAYERS - 1) * UNITS + k : k - UNITS;
+      UNROLL for (int p = 0; p < PAIR; p++) value[p] = at[p].inside ? at[p].row[from] : 0.0f;  // nothing is kept past the end
       UNROLL for (int i = 0; i < OUTPUT_GROUP; i++) {
         const float w = __ldg(weight + min(first + i, OUTPUTS - 1) * OUTPUT_WIDTH + k);
         UNROLL for (int p = 0; p < PAIR; p++) sums[p][i] += value[p] * w;
