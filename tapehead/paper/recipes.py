@@ -43,7 +43,7 @@ SMOOTH: Values = {"schedule.name": "cosine", "training.average": 0.998}
 BY_NORM: Values = {"clipping.kind": "norm", "clipping.limit": 1.0}
 
 # Machines that fail beyond the training lengths do so on a tape that is nearly full, or were slow to learn.
-NEARLY_FULL: Values = {"validation.sizes": {"length": 60}, "validation.slots": 64, "validation.sequences": 400}
+NEARLY_FULL: Values = {"validation.sizes": {"length": 120}, "validation.slots": 128, "validation.sequences": 400}
 NEARLY_FULL |= {"validation.below_bits": 0.01}
 
 COPY_ONCE = SMOOTH | FORGETFUL
@@ -58,6 +58,10 @@ COPY_FEEDFORWARD |= {"curriculum.options": {"density": (0.0, 1.0)}}
 
 REPEAT = SMOOTH | BY_NORM
 REPEAT |= {"optimiser.learning_rate": 7e-4, "training.episodes": 50_000, "training.slots": (16, 128)}
+
+REPEAT_LSTM = REPEAT | FORGETFUL | {"restarts.attempts": 4}
+REPEAT_LSTM |= {"validation.sizes": {"length": 20, "repeats": 10}, "validation.sequences": 400}
+REPEAT_LSTM |= {"validation.below_bits": 0.05}
 
 PULSES = REPEAT | LEARNED_START | {"model.order": "read_then_write"}
 PULSES |= {"optimiser.learning_rate": 1e-3, "training.episodes": 80_000, "training.slots": (32, 128)}
@@ -99,7 +103,7 @@ TUNED: dict[str, Values] = {
     "copy-ntm-lstm": COPY,
     "copy-ntm-feedforward": COPY_FEEDFORWARD,
     **dict.fromkeys(ABLATIONS, COPY_ONCE),
-    "repeat-copy-ntm-lstm": REPEAT | FORGETFUL,
+    "repeat-copy-ntm-lstm": REPEAT_LSTM,
     "repeat-copy-ntm-feedforward": REPEAT_FEEDFORWARD,
     "repeat-copy-pulses-ntm-lstm": PULSES,
     "repeat-copy-pulses-ntm-feedforward": REPEAT_FEEDFORWARD,
