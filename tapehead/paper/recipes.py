@@ -33,7 +33,8 @@ TANH: Values = {"model.key_activation": "tanh", "model.add_activation": "tanh"}
 READ_FIRST: Values = TANH | {"model.order": "read_then_write"}
 BY_CONTENT: Values = {"model.strength_bias": 2.0, "model.read_gate_bias": 1.0}
 ADDRESSES: Values = {"model.initial_memory": "addresses", "model.initial_memory_scale": 1.0}
-"""A controller without a state of its own has to tell one row from another before it has written any."""
+"""Rows that can be told from one another before anything is written: for a controller without a state of its own, and
+for tables that are read before they are written."""
 FORGETFUL: Values = {"model.forget_bias": -2.0}
 """A controller that starts without a memory of its own has to use the tape."""
 LEARNED_READS: Values = {"model.initial_reads": "learned"}
@@ -81,13 +82,12 @@ RECALL_FEEDFORWARD |= {"curriculum.options": {"density": (0.1, 0.9)}}
 RECALL_FEEDFORWARD |= {"validation.sizes": {"items": 12}, "validation.sequences": 1000, "validation.below_bits": 0.01}
 RECALL_FEEDFORWARD |= {"restarts.attempts": 12, "restarts.after": 10_000, "restarts.above_bits": 1.0}
 
-NGRAMS = SMOOTH | BY_NORM | READ_FIRST | BY_CONTENT
-NGRAMS |= {"optimiser.learning_rate": 5e-4, "training.episodes": 135_000, "training.batch_size": 3}
+NGRAMS = SMOOTH | BY_NORM | READ_FIRST | ADDRESSES
+NGRAMS |= {"model.strength_bias": 3.0, "model.read_gate_bias": 3.0, "model.write_gate_bias": 3.0}
+NGRAMS |= {"optimiser.learning_rate": 5e-4, "training.episodes": 60_000, "training.batch_size": 3}
 
-NGRAMS_FEEDFORWARD = NGRAMS | ADDRESSES
-NGRAMS_FEEDFORWARD |= {"clipping.limit": 0.3, "training.episodes": 160_000, "training.batch_size": 4}
-NGRAMS_FEEDFORWARD |= {"model.add_activation": "linear", "model.strength_bias": 3.0}
-NGRAMS_FEEDFORWARD |= {"model.read_gate_bias": 3.0, "model.write_gate_bias": 3.0}
+NGRAMS_FEEDFORWARD = NGRAMS | {"clipping.limit": 0.3, "model.add_activation": "linear"}
+NGRAMS_FEEDFORWARD |= {"training.episodes": 160_000, "training.batch_size": 4}
 
 SORT = SMOOTH | TANH | LEARNED_START | {"schedule.final": 0.0, "clipping.kind": "norm", "clipping.limit": 100.0}
 SORT |= {"optimiser.learning_rate": 5e-4, "training.episodes": 600_000, "training.batch_size": 6}
