@@ -44,16 +44,17 @@ SMOOTH: Values = {"schedule.name": "cosine", "training.average": 0.998}
 BY_NORM: Values = {"clipping.kind": "norm", "clipping.limit": 1.0}
 
 # Machines that fail beyond the training lengths do so on a tape that is nearly full, or were slow to learn.
-NEARLY_FULL: Values = {"validation.sizes": {"length": 120}, "validation.slots": 128, "validation.sequences": 400}
-NEARLY_FULL |= {"validation.below_bits": 0.01}
+NEARLY_FULL: Values = {"validation.sequences": 400, "validation.below_bits": 0.01}
 
 COPY_ONCE = SMOOTH | FORGETFUL
 COPY_ONCE |= {"optimiser.learning_rate": 3e-4, "training.episodes": 40_000, "training.slots": (21, 48)}
 COPY_ONCE |= {"curriculum.options": {"blanks": 0.05}}
 """For ablations: one attempt, and nothing chosen by another size."""
-COPY = COPY_ONCE | NEARLY_FULL | {"training.slots": (21, 128), "restarts.attempts": 5, "restarts.after": 8_000}
+COPY = COPY_ONCE | NEARLY_FULL | {"validation.sizes": {"length": 120}, "validation.slots": 128}
+COPY |= {"training.slots": (21, 128), "restarts.attempts": 5, "restarts.after": 8_000}
 
-COPY_FEEDFORWARD = SMOOTH | TANH | NEARLY_FULL | {"restarts.attempts": 6, "restarts.after": 6_000}
+COPY_FEEDFORWARD = SMOOTH | TANH | NEARLY_FULL | {"validation.sizes": {"length": 60}, "validation.slots": 64}
+COPY_FEEDFORWARD |= {"restarts.attempts": 6, "restarts.after": 6_000}
 COPY_FEEDFORWARD |= {"optimiser.learning_rate": 2e-4, "training.episodes": 40_000, "training.slots": (21, 128)}
 COPY_FEEDFORWARD |= {"curriculum.options": {"density": (0.0, 1.0)}}
 

@@ -40,7 +40,7 @@ def section(results: Results) -> Section | None:
     if not records:
         return None
     table = Table("Sizes of memory", COLUMNS, tuple(map(_row, records)))
-    picture = pictures.picture("Memory size", CAPTION, draw_grid([_cell(record) for record in records]), LIMIT)
+    picture = pictures.picture("Memory size", CAPTION, draw_grid([cell_of(record) for record in records]), LIMIT)
     return Section("memory", "Open question 4: the size of the memory", (Text(WORDS), picture, table))
 
 
@@ -49,7 +49,7 @@ def _size(record: Record) -> tuple[int, int]:
     return model.get("memory_slots", NTMConfig.memory_slots), model.get("memory_width", NTMConfig.memory_width)
 
 
-def _cell(record: Record) -> GridRow:
+def cell_of(record: Record) -> GridRow:
     slots, width = _size(record)
     solved = sum(machine["solved_at"] is not None for machine in record["machines"])
     episodes = median_interval(episodes_to_solve(record)).estimate
@@ -63,6 +63,7 @@ def _cell(record: Record) -> GridRow:
         len(record["machines"]),
         episodes if math.isfinite(episodes) else None,
         cost if math.isfinite(cost) else None,
+        record["headline"],
     )
 
 

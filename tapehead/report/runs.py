@@ -9,11 +9,14 @@ from tapehead.paper.results import Results
 from tapehead.report.blocks import Cell, Section, Table, Text
 from tapehead.report.cells import NONE, fraction_cell
 from tapehead.report.failures import KINDS, failures_of
+from tapehead.report.memory_sizes import grids
 from tapehead.report.provenance import record_cell, seeds_of
 
 LEARNING = """Training cost in bits per sequence after so many sequences of one machine: the median of all machines,
 solved or not, and in brackets the quartiles. A dash: the recipe ends before. Records that were made before records had
 learning curves are left out. While a curriculum lasts, its sequences are not those of the task."""
+FAILED = """Every machine of every record, {:,} in all; a machine is listed under its gravest failure. The memory sizes
+have a table of their own, which says how many failed: their machines are counted here and not listed."""
 ENVIRONMENT = ("device", "cpus", "threads", "backend", "python", "torch", "numba", "tapehead")
 
 
@@ -42,6 +45,7 @@ def _quartiles(cost: dict[str, float]) -> str:
 
 def failed(results: Results) -> Section:
     found = [failure for record in results.records for failure in failures_of(record)]
+    in_grids = {record["file"] for record in grids(results)}
     machines = sum(len(record["machines"]) for record in results.records)
     kinds = tuple(
         (Cell(kind), Cell(str(count), count), Cell(words))
@@ -58,12 +62,13 @@ def failed(results: Results) -> Section:
             record_cell(failure.record["file"]),
         )
         for failure in found
+        if failure.record["file"] not in in_grids
     )
     return Section(
         "failures",
         "What failed",
         (
-            Text(f"Every machine of every record, {machines:,} in all; a machine is listed under its gravest failure."),
+            Text(FAILED.format(machines)),
             Table("Failures by kind", ("kind", "machines", "what it means"), kinds),
             Table("Failures", ("row", "recipe", "seed", "kind", "what happened", "record"), rows),
         ),

@@ -51,7 +51,8 @@ def test_a_record_that_may_not_decide_does_not_hide_one_that_may(tmp_path, large
 
 
 def test_sizes_beyond_training():
-    assert not selected_beyond_training(made_up("repeat-copy-ntm-lstm"))
+    assert not selected_beyond_training(made_up("ngrams-ntm-lstm"))
+    assert selected_beyond_training(made_up("repeat-copy-ntm-lstm"))
     assert selected_beyond_training(made_up("associative-recall-ntm-feedforward"))
     record = made_up(NTM, Length_20=0.0, Length_30=0.0)
     for point, length in zip(record["points"], (20, 30), strict=True):

@@ -8,10 +8,10 @@ import pytest
 from tapehead.paper.figures.memory_grid import GridRow, draw_grid, maps
 
 ROWS = [
-    GridRow(16, 4, "copy", 0, 20, None, None),
-    GridRow(16, 8, "copy", 12, 20, 5400.0, 0.5),
-    GridRow(1024, 4, "copy", 20, 20, 12_000.0, 1e-6),
-    GridRow(16, 4, "associative-recall", 3, 5, math.inf, 40.0),
+    GridRow(16, 4, "copy", 0, 20, None, None, "Length 120"),
+    GridRow(16, 8, "copy", 12, 20, 5400.0, 0.5, "Length 120"),
+    GridRow(1024, 4, "copy", 20, 20, 12_000.0, 1e-6, "Length 120"),
+    GridRow(16, 4, "associative-recall", 3, 5, math.inf, 40.0, "Items 15"),
 ]
 
 
@@ -41,7 +41,7 @@ def test_a_grid_is_drawn_for_every_task():
 
 
 def test_a_grid_where_everything_failed_is_drawn():
-    draw_grid([GridRow(16, 4, "copy", 0, 20, None, None)]).draw_without_rendering()
+    draw_grid([GridRow(16, 4, "copy", 0, 20, None, None, "Length 120")]).draw_without_rendering()
 
 
 def test_an_empty_grid_is_refused():

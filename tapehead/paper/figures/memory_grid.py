@@ -33,7 +33,9 @@ class GridRow(NamedTuple):
     median_episodes: float | None
     """Sequences to solve, the median over all seeds; None where it is infinite, because most seeds failed."""
     median_cost: float | None
-    """Bits per sequence beyond the training sizes, the median over all seeds; None where it is infinite."""
+    """Bits per sequence at `point`, the median over all seeds; None where it is infinite."""
+    point: str
+    """The size of the task, beyond those of training, at which the cost is."""
 
 
 Cells = dict[tuple[int, int], GridRow]  # by slots and width
@@ -93,6 +95,7 @@ def maps(cells: Cells, slots: Sequence[int], widths: Sequence[int]) -> list[Map]
     def words(of: Callable[[GridRow], str]) -> list[list[str]]:
         return [["" if row is None else of(row) for row in line] for line in grid]
 
+    (point,) = {row.point.lower() for row in cells.values()}
     solved = values(lambda row: row.solved / row.n)
     episodes, costs = values(lambda row: row.median_episodes), values(lambda row: row.median_cost)
     return [
@@ -105,7 +108,7 @@ def maps(cells: Cells, slots: Sequence[int], widths: Sequence[int]) -> list[Map]
             "viridis_r",
         ),
         Map(
-            "Bits beyond training (median)",
+            f"Bits at {point} (median)",
             np.maximum(costs, LEAST_COST),
             words(lambda row: _said(row.median_cost, _short)),
             _logarithmic(np.maximum(costs, LEAST_COST)),
