@@ -83,13 +83,17 @@ def experiments(task: str) -> dict[str, Experiment]:
     ntm = row_experiment(f"{task}-ntm-lstm")
     episodes, target = ntm.training.episodes, parameters(ntm)
     channels = ntm.task.input_size, ntm.task.output_size
-    equal = {"training.episodes": episodes, "training.batch_size": BATCHES[task]}
+    equal: dict[str, Any] = {"training.episodes": episodes, "training.batch_size": BATCHES[task]}
     found = {"ntm": ntm, "lstm": row_experiment(f"{task}-lstm", changes=equal)}
     small = {"model.hidden_size": lstm_width_of(target, *channels), "model.num_layers": 3}
     found["lstm-equal"] = row_experiment(f"{task}-lstm", changes=equal | small)
     for size, width, heads in (("128", 128, 4), ("equal", width_of(target, *channels), FEW_HEADS)):
         for positions in POSITIONS:
-            settings = {"model.hidden_size": width, "model.num_layers": LAYERS, "model.num_heads": heads}
+            settings: dict[str, Any] = {
+                "model.hidden_size": width,
+                "model.num_layers": LAYERS,
+                "model.num_heads": heads,
+            }
             settings |= {"model.positions": positions} | equal
             found[f"transformer-{size}-{positions}"] = general_experiment(task, "transformer", settings)
     return found
@@ -241,10 +245,6 @@ def train(device: str, budget: float, work: Path, out: Path) -> None:
     print(f"{len(plan()) - len(missing)} of {len(plan())} records; missing: {', '.join(missing) or 'none'}")
 
 
-def never(model: SequenceModel, loss: Any) -> bool:
-    return False
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
@@ -258,13 +258,12 @@ def main() -> None:
     parser.add_argument("--one-by-one", action="store_true", help="without CUDA graphs for Transformers")
     options = parser.parse_args()
     if options.one_by_one:
-        Transformer.capturable = never  # type: ignore[method-assign]
+        Transformer.capturable = SequenceModel.capturable  # type: ignore[method-assign]
     if options.list:
         for task in TASKS:
             for system, experiment in experiments(task).items():
-                print(
-                    f"{task}, {system}: {parameters(experiment):,} parameters, {experiment.training.episodes:,} sequences"
-                )
+                size, episodes = parameters(experiment), experiment.training.episodes
+                print(f"{task}, {system}: {size:,} parameters, {episodes:,} sequences")
     elif options.probe:
         raise SystemExit(not probe(options.device, options.out))
     else:

@@ -47,6 +47,18 @@ def test_batched_products_compute_what_one_seed_after_the_other_does(positions, 
     torch.testing.assert_close(ours, (costs, gradient), **CLOSE)
 
 
+def test_sums_in_pieces(monkeypatch):
+    assert population._pieces(10, 384, 128, 3200, 16) == 4
+    assert population._pieces(1, 768, 256, 8192, 32) == 8
+    assert population._pieces(10, 384, 128, 164, 4) == 1
+    assert population._pieces(1, 8, 8, 10_000, 6) == 2
+    model, *given, lengths = problem()
+    costs, gradient, _ = model.loss_and_gradient(*given, lengths)
+    monkeypatch.setattr(population, "FEWEST_TOKENS", 1)
+    assert population._pieces(10, 36, 12, 28, 4) == 4
+    torch.testing.assert_close(population.loss_and_gradient(model, *given, BINARY, None), (costs, gradient), **CLOSE)
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_seed_alone_is_the_seed_among_others(dropout):
     model, *given, _ = problem(seeds=12, dtype=torch.float32, dropout=dropout)  # a whole group, and one of two

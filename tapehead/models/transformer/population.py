@@ -10,7 +10,7 @@ Legend: G seeds, B batch, T time, N = B T tokens, L layers, W hidden size, H hea
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,6 +34,10 @@ MOST_PARAMETERS = 10_000_000
 ALIGNED = 4
 """Values of 16 bytes. The parameters of every seed begin at a multiple: products take them four at a time."""
 
+TILE, ENOUGH_TILES, FEWEST_TOKENS = 64, 264, 256
+"""Values that a block of a product computes in each direction, blocks for two rounds of 132 multiprocessors, and tokens
+that are not taken apart."""
+
 Drop = Callable[[Tensor], Tensor]
 
 
@@ -45,17 +49,47 @@ class Tables(NamedTuple):
     turns: tuple[Tensor, Tensor] | None  # cosines and signed sines of rotary positions, [T, D]
 
 
+class _Product(torch.autograd.Function):
+    """x [G, N, in] by weight [G, out, in] on top of a bias [G, out] and, if given, `onto` [G, N, out]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, onto: Tensor | None, batch: int) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.batch, ctx.onto = batch, onto is not None
+        if onto is None:
+            return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+        return (onto + bias.unsqueeze(1)).baddbmm_(x, weight.transpose(1, 2))
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor | None, None]:
+        x, weight = ctx.saved_tensors
+        d_y = given[0].contiguous()
+        d_x = d_y @ weight if ctx.needs_input_grad[0] else None
+        # a sum over all tokens has few values to compute: in pieces it keeps all of a GPU busy
+        seeds, out, into = weight.shape
+        pieces = _pieces(seeds, out, into, x.shape[1], ctx.batch)
+        rows = seeds * pieces, x.shape[1] // pieces
+        by_piece = d_y.view(*rows, -1).transpose(1, 2) @ x.reshape(*rows, -1)
+        d_weight = by_piece.view(seeds, pieces, out, into).sum(dim=1) if pieces > 1 else by_piece
+        return d_x, d_weight, d_y.sum(dim=1), d_y if ctx.onto else None, None
+
+
+def _pieces(seeds: int, out: int, into: int, tokens: int, batch: int) -> int:
+    """Into how many pieces the N tokens of a batch are taken apart, the same for every population."""
+    tiles, pieces = seeds * -(-out // TILE) * -(-into // TILE), 1
+    while pieces * tiles < ENOUGH_TILES and batch % (2 * pieces) == 0 and tokens // (2 * pieces) >= FEWEST_TOKENS:
+        pieces *= 2
+    return pieces
+
+
 class Linear(NamedTuple):
     weight: Tensor  # [G, out, in]
     bias: Tensor  # [G, out]
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """[G, N, in] -> [G, N, out]"""
-        return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.transpose(1, 2))
-
-    def added(self, h: Tensor, x: Tensor) -> Tensor:
-        """h [G, N, out] with what x becomes, in one product."""
-        return torch.add(h, self.bias.unsqueeze(1)).baddbmm_(x, self.weight.transpose(1, 2))
+    def __call__(self, x: Tensor, batch: int, onto: Tensor | None = None) -> Tensor:
+        """x [G, N, in] -> [G, N, out], added to `onto`."""
+        y: Tensor = _Product.apply(x, self.weight, self.bias, onto, batch)  # type: ignore[no-untyped-call]
+        return y
 
 
 class Layer(NamedTuple):
@@ -129,21 +163,20 @@ def logits(model: "Transformer", flat: Tensor, inputs: Tensor, draws: Sequence[S
     drop = None if draws is None else _dropper(model, draws, batch)
 
     def with_added(h: Tensor, x: Tensor, out: Linear) -> Tensor:
-        return out.added(h, x) if drop is None else h + drop(out(x))
+        return out(x, batch, h) if drop is None else h + drop(out(x, batch))
 
     x = inputs.transpose(1, 2).reshape(seeds, batch * steps, -1).to(flat.dtype)  # [G, N, I], row by row
-    h = Linear(ends["embed.weight"], ends["embed.bias"])(x)
+    h = Linear(ends["embed.weight"], ends["embed.bias"])(x, batch)
     h = h if drop is None else drop(h)
     for i, layer in enumerate(by_layer):
         if i not in model.skip.attention:
-            found = _attention(model, layer.attention_in(_normed(h)), tables, steps)
+            found = _attention(model, layer.attention_in(_normed(h), batch), tables, steps)
             h = with_added(h, found, layer.attention_out)
         if i not in model.skip.mlp:
-            h = with_added(h, F.gelu(layer.mlp_in(_normed(h))), layer.mlp_out)
+            h = with_added(h, F.gelu(layer.mlp_in(_normed(h), batch)), layer.mlp_out)
     weight, gain, shift = ends["output.weight"], ends["norm.weight"], ends["norm.bias"]
     output = Linear(weight * gain.unsqueeze(-2), ends["output.bias"] + _by_matrix(weight, shift))
-    y = output(_normed(h)).unflatten(1, (batch, steps)).transpose(1, 2)
-    assert isinstance(y, Tensor)
+    y: Tensor = output(_normed(h), batch).unflatten(1, (batch, steps)).transpose(1, 2)
     return y
 
 
