@@ -19,6 +19,7 @@ the page of the records.
 
 import argparse
 import dataclasses
+import functools
 import json
 import time
 from pathlib import Path
@@ -34,7 +35,6 @@ from tapehead.experiment.parts import BLOCK
 from tapehead.experiment.run import Observer, Status
 from tapehead.lab import confirmation, records
 from tapehead.models import SequenceModel
-from tapehead.models.lstm import PaperLSTM
 from tapehead.models.transformer.model import Transformer
 from tapehead.paper.recipes import general_experiment, row_experiment
 from tapehead.paper.tables import PAPER_TASKS
@@ -59,35 +59,30 @@ def parameters(experiment: Experiment) -> int:
     return sum(parameter.numel() for parameter in experiment.build().parameters())
 
 
-def width_of(target: int, inputs: int, outputs: int) -> int:
-    """The hidden size whose Transformer has nearly `target` parameters: a multiple of 2 x FEW_HEADS."""
-
-    def count(width: int) -> int:
-        model = Transformer(inputs, outputs, width, LAYERS, num_heads=FEW_HEADS, device="meta")
-        return sum(parameter.numel() for parameter in model.parameters())
-
-    return min(range(2 * FEW_HEADS, 513, 2 * FEW_HEADS), key=lambda width: abs(count(width) - target))
+def transformer_parameters(width: int, inputs: int, outputs: int) -> int:
+    """Of a Transformer of LAYERS layers, whose MLPs are four times as wide."""
+    return LAYERS * (12 * width + 13) * width + (inputs + 3) * width + outputs * (width + 1)
 
 
-def lstm_width_of(target: int, inputs: int, outputs: int) -> int:
-    """The same for the paper's LSTM of three layers."""
-
-    def count(width: int) -> int:
-        return sum(parameter.numel() for parameter in PaperLSTM(inputs, outputs, width, 3, device="meta").parameters())
-
-    return min(range(4, 513), key=lambda width: abs(count(width) - target))
+def lstm_parameters(width: int, inputs: int, outputs: int) -> int:
+    """Of the paper's LSTM of three layers."""
+    return 4 * width * (3 * inputs + 5 * width + 3) + 6 * width + outputs * (3 * width + 1)
 
 
+@functools.cache
 def experiments(task: str) -> dict[str, Experiment]:
     """The experiments of a task by the name of the system."""
     ntm = row_experiment(f"{task}-ntm-lstm")
     episodes, target = ntm.training.episodes, parameters(ntm)
     channels = ntm.task.input_size, ntm.task.output_size
+    widths = range(2 * FEW_HEADS, 513, 2 * FEW_HEADS)
+    nearest = min(widths, key=lambda width: abs(transformer_parameters(width, *channels) - target))
+    narrow = min(range(4, 513), key=lambda width: abs(lstm_parameters(width, *channels) - target))
     equal: dict[str, Any] = {"training.episodes": episodes, "training.batch_size": BATCHES[task]}
     found = {"ntm": ntm, "lstm": row_experiment(f"{task}-lstm", changes=equal)}
-    small = {"model.hidden_size": lstm_width_of(target, *channels), "model.num_layers": 3}
+    small = {"model.hidden_size": narrow, "model.num_layers": 3}
     found["lstm-equal"] = row_experiment(f"{task}-lstm", changes=equal | small)
-    for size, width, heads in (("128", 128, 4), ("equal", width_of(target, *channels), FEW_HEADS)):
+    for size, width, heads in (("128", 128, 4), ("equal", nearest, FEW_HEADS)):
         for positions in POSITIONS:
             settings: dict[str, Any] = {
                 "model.hidden_size": width,

@@ -114,5 +114,12 @@ def test_every_system_is_trained_once_on_each_task_for_as_many_sequences():
         assert len({one.training.episodes for one in every.values()}) == 1
         assert all(8_000 < one.updates < 13_000 for name, one in every.items() if name != "ntm")
         target = comparison.parameters(every["ntm"])
-        for name in ("lstm-equal", "transformer-equal-rotary"):
-            assert abs(comparison.parameters(every[name]) / target - 1) < 0.12
+        for name, count in (
+            ("lstm-equal", comparison.lstm_parameters),
+            ("transformer-equal-rotary", comparison.transformer_parameters),
+        ):
+            own = comparison.parameters(every[name])
+            assert own == count(
+                every[name].model.options["hidden_size"], every[name].task.input_size, every[name].task.output_size
+            )
+            assert abs(own / target - 1) < 0.12
