@@ -1,7 +1,8 @@
 """Sequential memory access against parallel attention: NTM, LSTM and Transformer on the five tasks of the paper.
 
     python benchmarks/attention_and_memory.py --list
-    python benchmarks/attention_and_memory.py --probe --out runs/attention
+    python benchmarks/attention_and_memory.py --probe
+    python benchmarks/attention_and_memory.py --rates
     python benchmarks/attention_and_memory.py --train --budget 360 --work runs/attention --out results/attention
 
 All systems of a task are trained on equal numbers of sequences, those of the NTM's recipe, on ten held-out seeds. The
@@ -12,7 +13,8 @@ but for the batch: 40,000 sequences are 2,500 updates of 16, in which copying is
 
 --probe checks on the device that updates as CUDA graphs equal updates one by one, and a seed alone the seed among
 others, to the bit; then it measures sequences a second of every system, ten seeds side by side, writes them to
-speed.json, and says how long all of --train will take. --train confirms one system after the other, most valuable
+speed.json, and says how long all of --train will take. --rates trains Transformers at three learning rates on tuning
+seeds; RATE is what the comparison uses. --train confirms one system after the other, most valuable
 first, until the seconds of the budget are over; the same command goes on from there. `docs/update_attention.py` makes
 the page of the records.
 """
@@ -21,6 +23,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from typing import Any
 import torch
 
 from tapehead.environment import environment
+from tapehead.experiment import run
 from tapehead.experiment.config import Experiment
 from tapehead.experiment.cuda_graphs import Replaying, one_by_one
 from tapehead.experiment.loop import Trainer
@@ -46,6 +50,10 @@ POSITIONS = ("rotary", "alibi", "none")
 SEEDS = tuple(range(1000, 1010))
 BATCHES = {"copy": 4, "repeat-copy": 4, "associative-recall": 8, "ngrams": 16, "priority-sort": 64}
 """Sequences of an update of LSTMs and Transformers: about ten thousand updates of each task, 8,437 to 12,500."""
+RATE = 1e-3
+"""Learning rate of Transformers, on every task."""
+RATES = (1e-3, 5e-4, 2.5e-4)
+TUNING = tuple(range(10))
 TASKS = tuple(PAPER_TASKS)
 SHORT = ("copy", "repeat-copy", "associative-recall")
 """Tasks that take a GPU seconds; the others take a minute with 128 units."""
@@ -89,7 +97,7 @@ def experiments(task: str) -> dict[str, Experiment]:
                 "model.num_layers": LAYERS,
                 "model.num_heads": heads,
             }
-            settings |= {"model.positions": positions} | equal
+            settings |= {"model.positions": positions, "optimiser.learning_rate": RATE} | equal
             found[f"transformer-{size}-{positions}"] = general_experiment(task, "transformer", settings)
     return found
 
@@ -195,6 +203,23 @@ def probe(device: str, out: Path) -> bool:
     return True
 
 
+def compare_rates(device: str) -> None:
+    """Ten tuning seeds on the short tasks at each rate: seeds solved, and the median cost at the training sizes."""
+    for size in ("128", "equal"):
+        for task in ("copy", "associative-recall"):
+            for rate in RATES:
+                changes = {"optimiser.learning_rate": rate, "seeds": TUNING}
+                begin = time.perf_counter()
+                result = run.train(prepared(task, f"transformer-{size}-rotary", device).with_values(changes))
+                solved = sum(at is not None for at in result.solved_at)
+                last = sorted(math.inf if bits is None else bits for bits in result.last_window_bits)
+                took = time.perf_counter() - begin
+                shown = f"last window {last[len(last) // 2]:.4g} bits, {result.generalisation[0].label}"
+                costs = sorted(result.generalisation[0].costs)
+                shown += f" {costs[len(costs) // 2]:.4g} bits"
+                print(f"{task}, {size}, rate {rate:g}: {solved} of {len(TUNING)}, {shown}, {took:.0f} s", flush=True)
+
+
 # --- training --------------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +270,7 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--list", action="store_true", help="print the experiments")
     what.add_argument("--probe", action="store_true", help="check and measure on the device")
+    what.add_argument("--rates", action="store_true", help="compare learning rates of Transformers on tuning seeds")
     what.add_argument("--train", action="store_true", help="train and score, most valuable first")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--budget", type=float, default=360, help="seconds")
@@ -259,6 +285,8 @@ def main() -> None:
             for system, experiment in experiments(task).items():
                 size, episodes = parameters(experiment), experiment.training.episodes
                 print(f"{task}, {system}: {size:,} parameters, {episodes:,} sequences")
+    elif options.rates:
+        compare_rates(options.device)
     elif options.probe:
         raise SystemExit(not probe(options.device, options.out))
     else:
