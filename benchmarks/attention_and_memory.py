@@ -1,18 +1,44 @@
-"""Sequential memory access against parallel attention: the experiments, and the commands that run them on a GPU.
+"""Sequential memory access against parallel attention: NTM, LSTM and Transformer on the five tasks of the paper.
 
-    python benchmarks/attention_and_memory.py --out runs/attention
+    python benchmarks/attention_and_memory.py --list
+    python benchmarks/attention_and_memory.py --probe
+    python benchmarks/attention_and_memory.py --rates
+    python benchmarks/attention_and_memory.py --train --budget 360 --work runs/attention --out results/attention
 
-writes an experiment for each of the paper's five tasks and each system (the NTM and the LSTM with their tuned recipes,
-the Transformer with rotary positions, ALiBi and none), and `commands.txt`, a `tapehead confirm` of ten held-out seeds
-for each. All systems of a task are trained on equal numbers of sequences, those of the NTM's recipe. The Transformer
-comes in two sizes: 4 layers of 128, and of the width whose number of parameters is nearest to the NTM's.
+All systems of a task are trained on equal numbers of sequences, those of the NTM's recipe, on ten held-out seeds. The
+Transformer comes in two sizes, 4 layers of 128 and of the width whose number of parameters is nearest to the NTM's, the
+LSTM in that of the paper and in the width nearest to the NTM's; the Transformer with rotary positions, ALiBi and none.
+The NTM itself has records in results/ already. Transformers have the general settings, which are not tuned to a task,
+but for the batch: 40,000 sequences are 2,500 updates of 16, in which copying is not learned (docs/lab-notes.md).
+
+--probe checks on the device that updates as CUDA graphs equal updates one by one, and a seed alone the seed among
+others, to the bit; then it measures sequences a second of every system, ten seeds side by side, writes them to
+speed.json, and says how long all of --train will take. --rates trains Transformers at three learning rates on tuning
+seeds; RATE is what the comparison uses. --train confirms one system after the other, most valuable
+first, until the seconds of the budget are over; the same command goes on from there. `docs/update_attention.py` makes
+the page of the records.
 """
 
 import argparse
 import dataclasses
+import functools
+import json
+import math
+import time
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from tapehead.environment import environment
+from tapehead.experiment import run
 from tapehead.experiment.config import Experiment
+from tapehead.experiment.cuda_graphs import Replaying, one_by_one
+from tapehead.experiment.loop import Trainer
+from tapehead.experiment.parts import BLOCK
+from tapehead.experiment.run import Observer, Status
+from tapehead.lab import confirmation, records
+from tapehead.models import SequenceModel
 from tapehead.models.transformer.model import Transformer
 from tapehead.paper.recipes import general_experiment, row_experiment
 from tapehead.paper.tables import PAPER_TASKS
@@ -21,50 +47,250 @@ LAYERS = 4
 FEW_HEADS = 2
 """Of the smaller Transformers: their widths come in steps of twice as many."""
 POSITIONS = ("rotary", "alibi", "none")
-SEEDS = 10
+SEEDS = tuple(range(1000, 1010))
+BATCHES = {"copy": 4, "repeat-copy": 4, "associative-recall": 8, "ngrams": 16, "priority-sort": 64}
+"""Sequences of an update of LSTMs and Transformers: about ten thousand updates of each task, 8,437 to 12,500."""
+RATE = 1e-3
+"""Learning rate of Transformers, on every task."""
+RATES = (1e-3, 5e-4, 2.5e-4)
+TUNING = tuple(range(10))
+TASKS = tuple(PAPER_TASKS)
+SHORT = ("copy", "repeat-copy", "associative-recall")
+"""Tasks that take a GPU seconds; the others take a minute with 128 units."""
+OVERHEAD = 4.0
+"""Seconds of a confirmation beside its replayed updates: starting, capturing, scoring."""
+CHECKED, TIMED = 4, 3
+"""Blocks of the checks, of which the first is not replayed; blocks that are timed."""
 
 
 def parameters(experiment: Experiment) -> int:
     return sum(parameter.numel() for parameter in experiment.build().parameters())
 
 
-def width_of(target: int, inputs: int, outputs: int) -> int:
-    """The hidden size whose Transformer has nearly `target` parameters: a multiple of 2 x FEW_HEADS."""
-
-    def count(width: int) -> int:
-        model = Transformer(inputs, outputs, width, LAYERS, num_heads=FEW_HEADS, device="meta")
-        return sum(parameter.numel() for parameter in model.parameters())
-
-    return min(range(2 * FEW_HEADS, 513, 2 * FEW_HEADS), key=lambda width: abs(count(width) - target))
+def transformer_parameters(width: int, inputs: int, outputs: int) -> int:
+    """Of a Transformer of LAYERS layers, whose MLPs are four times as wide."""
+    return LAYERS * (12 * width + 13) * width + (inputs + 3) * width + outputs * (width + 1)
 
 
+def lstm_parameters(width: int, inputs: int, outputs: int) -> int:
+    """Of the paper's LSTM of three layers."""
+    return 4 * width * (3 * inputs + 5 * width + 3) + 6 * width + outputs * (3 * width + 1)
+
+
+@functools.cache
 def experiments(task: str) -> dict[str, Experiment]:
     """The experiments of a task by the name of the system."""
     ntm = row_experiment(f"{task}-ntm-lstm")
-    episodes = ntm.training.episodes
-    found = {"ntm": ntm, "lstm": row_experiment(f"{task}-lstm", changes={"training.episodes": episodes})}
-    nearest = width_of(parameters(ntm), ntm.task.input_size, ntm.task.output_size)
+    episodes, target = ntm.training.episodes, parameters(ntm)
+    channels = ntm.task.input_size, ntm.task.output_size
+    widths = range(2 * FEW_HEADS, 513, 2 * FEW_HEADS)
+    nearest = min(widths, key=lambda width: abs(transformer_parameters(width, *channels) - target))
+    narrow = min(range(4, 513), key=lambda width: abs(lstm_parameters(width, *channels) - target))
+    equal: dict[str, Any] = {"training.episodes": episodes, "training.batch_size": BATCHES[task]}
+    found = {"ntm": ntm, "lstm": row_experiment(f"{task}-lstm", changes=equal)}
+    small = {"model.hidden_size": narrow, "model.num_layers": 3}
+    found["lstm-equal"] = row_experiment(f"{task}-lstm", changes=equal | small)
     for size, width, heads in (("128", 128, 4), ("equal", nearest, FEW_HEADS)):
         for positions in POSITIONS:
-            settings = {"model.hidden_size": width, "model.num_layers": LAYERS, "model.num_heads": heads}
-            settings |= {"model.positions": positions, "training.episodes": episodes}
+            settings: dict[str, Any] = {
+                "model.hidden_size": width,
+                "model.num_layers": LAYERS,
+                "model.num_heads": heads,
+            }
+            settings |= {"model.positions": positions, "optimiser.learning_rate": RATE} | equal
             found[f"transformer-{size}-{positions}"] = general_experiment(task, "transformer", settings)
     return found
 
 
+def plan() -> list[tuple[str, str]]:
+    """Tasks and systems, most valuable first."""
+    long = tuple(task for task in TASKS if task not in SHORT)
+    found = [(task, "transformer-128-rotary") for task in TASKS]
+    found += [(task, "transformer-equal-rotary") for task in TASKS]
+    others = [f"transformer-{size}-{positions}" for size in ("equal", "128") for positions in ("alibi", "none")]
+    found += [(task, system) for system in others for task in SHORT]
+    found += [(task, system) for system in ("lstm", "lstm-equal") for task in SHORT]
+    found += [(task, system) for task in long for system in (*others[:2], "lstm", "lstm-equal", *others[2:])]
+    return found
+
+
+def prepared(task: str, system: str, device: str) -> Experiment:
+    experiment = experiments(task)[system]
+    return dataclasses.replace(experiment.with_values({"place.device": device, "seeds": SEEDS}), recipe="custom")
+
+
+# --- what has to hold on a device, and how fast it is ----------------------------------------------------------------
+
+
+def trained(experiment: Experiment, blocks: int, graphs: bool = True) -> Trainer:
+    trainer = Trainer(experiment)
+    if not graphs:
+        trainer._step = one_by_one
+    for _ in range(blocks):
+        trainer.block()
+    return trainer
+
+
+def different(ours: Trainer, theirs: Trainer, rows: slice = slice(None)) -> list[str]:
+    """Names of the tensors that differ; `rows` of ours are all of theirs."""
+    other = theirs.population.tensors()
+    return [name for name, tensor in ours.population.tensors().items() if not torch.equal(tensor[rows], other[name])]
+
+
+def check(task: str, system: str, device: str) -> bool:
+    experiment = prepared(task, system, device)
+    with_graphs, without = (trained(experiment, CHECKED, graphs) for graphs in (True, False))
+    captured = isinstance(with_graphs._step, Replaying) and with_graphs._step._graph is not None
+    alone = trained(dataclasses.replace(experiment, seeds=SEEDS[7:8]), CHECKED)
+    found = {
+        "graphs and one by one": different(with_graphs, without),
+        "a seed alone and among others": different(with_graphs, alone, slice(7, 8)),
+        "metrics": [] if with_graphs.metrics == without.metrics else ["lines"],
+    }
+    wrong = {name: names for name, names in found.items() if names}
+    print(f"{'ok ' if captured and not wrong else 'BAD'} {task}, {system}: captured {captured}, {wrong}", flush=True)
+    return captured and not wrong
+
+
+def measure(task: str, system: str, device: str) -> dict[str, Any]:
+    """Complete updates of ten seeds, after what is compiled and captured."""
+    experiment = prepared(task, system, device)
+    trainer = Trainer(experiment)
+    trainer.prepare()
+    for _ in range(2):
+        trainer.block()
+    begin, first = time.perf_counter(), trainer.updates
+    for _ in trainer.iter_blocks(first + TIMED * BLOCK):
+        pass
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    each = (time.perf_counter() - begin) / (trainer.updates - first)
+    batch = experiment.training.batch_size
+    updates = experiment.training.episodes / batch
+    return {
+        "task": task,
+        "system": system,
+        "parameters": parameters(experiment),
+        "seeds": len(SEEDS),
+        "batch_size": batch,
+        "sequences": experiment.training.episodes,
+        "milliseconds_an_update": round(1e3 * each, 3),
+        "sequences_a_second": round(len(SEEDS) * batch / each),
+        "estimated_seconds": round(updates * each + OVERHEAD, 1),
+    }
+
+
+def probe(device: str, out: Path) -> bool:
+    out.mkdir(parents=True, exist_ok=True)
+    systems = [f"transformer-128-{positions}" for positions in POSITIONS] + ["transformer-equal-rotary"]
+    checks = [("copy", system) for system in systems] + [("repeat-copy", "transformer-128-rotary")]  # odd parameters
+    good = [check(task, system, device) for task, system in checks]
+    if not all(good):
+        return False
+    record: dict[str, Any] = {"what": "ten seeds side by side, complete updates", "rows": []}
+    record["environment"] = environment(device, "auto")
+    for system in ("transformer-128-rotary", "transformer-equal-rotary", "lstm", "lstm-equal", "ntm"):
+        for task in TASKS:
+            record["rows"].append(row := measure(task, system, device))
+            print(json.dumps(row), flush=True)
+            (out / "speed.json").write_text(json.dumps(record, indent=1) + "\n")
+    seconds = {(row["task"], row["system"]): row["estimated_seconds"] for row in record["rows"]}
+    total = 0.0
+    for task, system in plan():
+        same = system.replace("alibi", "rotary").replace("none", "rotary")
+        total += seconds[task, same]
+        print(f"{total:7.0f} s  after {task}, {system}")
+    return True
+
+
+def compare_rates(device: str) -> None:
+    """Ten tuning seeds on the short tasks at each rate: seeds solved, and the median cost at the training sizes."""
+    for size in ("128", "equal"):
+        for task in ("copy", "associative-recall"):
+            for rate in RATES:
+                changes = {"optimiser.learning_rate": rate, "seeds": TUNING}
+                begin = time.perf_counter()
+                result = run.train(prepared(task, f"transformer-{size}-rotary", device).with_values(changes))
+                solved = sum(at is not None for at in result.solved_at)
+                last = sorted(math.inf if bits is None else bits for bits in result.last_window_bits)
+                took = time.perf_counter() - begin
+                shown = f"last window {last[len(last) // 2]:.4g} bits, {result.generalisation[0].label}"
+                costs = sorted(result.generalisation[0].costs)
+                shown += f" {costs[len(costs) // 2]:.4g} bits"
+                print(f"{task}, {size}, rate {rate:g}: {solved} of {len(TUNING)}, {shown}, {took:.0f} s", flush=True)
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+class OutOfTime(Exception):
+    pass
+
+
+class Deadline(Observer):
+    """Stops a run between two blocks when the time is over; what it saved stays."""
+
+    def __init__(self, at: float) -> None:
+        self._at = at
+
+    def block(self, status: Status) -> None:
+        if time.monotonic() > self._at and not status.finished:
+            raise OutOfTime
+
+
+def train(device: str, budget: float, work: Path, out: Path) -> None:
+    begin = time.monotonic()
+    for task, system in plan():
+        name = f"{task}-{system}"
+        if (out / f"{name}.json").exists():
+            continue
+        left = begin + budget - time.monotonic()
+        if left <= 0:
+            break
+        started = time.monotonic()
+        try:
+            experiment = prepared(task, system, device)
+            record = confirmation.confirm(experiment, work / name, name=name, observer=Deadline(begin + budget))
+        except OutOfTime:
+            print(f"{name}: stopped after {time.monotonic() - started:.0f} s; the same command goes on", flush=True)
+            break
+        records.write_record(record, out)
+        solved = sum(machine["solved_at"] is not None for machine in record["machines"])
+        took = time.monotonic() - started
+        print(
+            f"{name}: {solved} of {len(SEEDS)} solved, {took:.0f} s, of {budget:.0f} s {left - took:.0f} are left",
+            flush=True,
+        )
+    missing = [f"{task}-{system}" for task, system in plan() if not (out / f"{task}-{system}.json").exists()]
+    print(f"{len(plan()) - len(missing)} of {len(plan())} records; missing: {', '.join(missing) or 'none'}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("runs/attention"), help="folder for the experiments")
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-    commands = []
-    for task in PAPER_TASKS:
-        for system, experiment in experiments(task).items():
-            path = out / f"{task}-{system}.toml"
-            path.write_text(dataclasses.replace(experiment, recipe=f"{task}, {system}").to_toml())
-            commands.append(f"tapehead confirm {path} --seeds {SEEDS} --device cuda --work {out} --out {out}/results")
-            print(f"{path}: {parameters(experiment):,} parameters, {experiment.training.episodes:,} sequences")
-    (out / "commands.txt").write_text("\n".join(commands) + "\n")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--list", action="store_true", help="print the experiments")
+    what.add_argument("--probe", action="store_true", help="check and measure on the device")
+    what.add_argument("--rates", action="store_true", help="compare learning rates of Transformers on tuning seeds")
+    what.add_argument("--train", action="store_true", help="train and score, most valuable first")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--budget", type=float, default=360, help="seconds")
+    parser.add_argument("--work", type=Path, default=Path("runs/attention"), help="folder of the runs")
+    parser.add_argument("--out", type=Path, default=Path("results/attention"), help="folder of records and speed.json")
+    parser.add_argument("--one-by-one", action="store_true", help="without CUDA graphs for Transformers")
+    options = parser.parse_args()
+    if options.one_by_one:
+        Transformer.capturable = SequenceModel.capturable  # type: ignore[method-assign]
+    if options.list:
+        for task in TASKS:
+            for system, experiment in experiments(task).items():
+                size, episodes = parameters(experiment), experiment.training.episodes
+                print(f"{task}, {system}: {size:,} parameters, {episodes:,} sequences")
+    elif options.rates:
+        compare_rates(options.device)
+    elif options.probe:
+        raise SystemExit(not probe(options.device, options.out))
+    else:
+        train(options.device, options.budget, options.work, options.out)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def _of_update(data: Batch, slots: Tensor | None, k: int, group: slice) -> tuple
 
 
 class Replaying:
-    """A stepper for the GPU backend: REPLAYED updates at a time as one graph, to the same bits.
+    """A stepper for models that are `capturable`: REPLAYED updates at a time as one graph, to the same bits.
 
     A graph holds for one set of active seeds and one shape of data. A capture takes time of its own (not measured), so
     only what has come `CAPTURED_AFTER` times is captured: a population whose seeds leave in every block is not. The
@@ -88,13 +88,15 @@ def _part(data: Batch, slots: Tensor | None, rates: Tensor, first: int) -> tuple
     return Batch(*(part[those] for part in data)), None if slots is None else slots[those], rates[those]
 
 
-def groups_of(seeds: int, parameters: int) -> list[slice]:
+def groups_of(seeds: int, parameters: int, together: int = 1) -> list[slice]:
     """Two groups that a graph runs side by side; few seeds are one.
+
+    together: seeds that the model computes in the same operations, which are not taken apart.
 
     The scan waits for its own steps and the update for memory, and one group can do one while the other does the other:
     kernels/ntm_scan/README-gpu.md has what that gains.
     """
-    each = ALIGNED // math.gcd(ALIGNED, parameters)
+    each = math.lcm(ALIGNED // math.gcd(ALIGNED, parameters), together)
     middle = seeds // 2 // each * each
     return [slice(0, middle), slice(middle, seeds)] if middle >= FEWEST else [slice(0, seeds)]
 
@@ -109,7 +111,8 @@ class _Graph:
         parameters = population.working.parameters
         self._rates = parameters.new_zeros(REPLAYED, len(parameters))
         self._graph = torch.cuda.CUDAGraph()
-        groups = groups_of(*parameters.shape)
+        seeds, count = parameters.shape
+        groups = groups_of(seeds, count, population.model.seeds_together)
         for group in groups:  # computes what the model keeps from update to update, which must not be captured
             population.costs_and_gradient(*_of_update(self._data, self._slots, 0, group), group)
         self._constants = population.model.constants()  # the model may drop them when it is used for something else

@@ -36,6 +36,9 @@ class BatchSource:
         self._channels = max(FEW_CHANNELS, self.task.input_size + self.task.output_size)
         self._stock: tuple[int, _Stocked, Batch, Tensor | None] = (0, ([], []), Batch(*[torch.empty(0)] * 4), None)
         self._longest = STOCKED_STEPS  # steps of a sequence, as seen in the last stock: at first one block at a time
+        # a GPU computes padding too, and a product over more steps rounds apart: all updates of a task are as long
+        both = (self.task, self.curriculum)
+        self._most_steps = tuple(longest_steps(task) if device.type == "cuda" else 0 for task in both)
 
     def in_curriculum(self, done: list[int]) -> list[bool]:
         """Which seeds are trained on the curriculum in the next update."""
@@ -70,6 +73,7 @@ class BatchSource:
             batch = task.sample(source, batch_size=self.experiment.training.batch_size)
             if not batch.lengths.is_cuda:  # a GPU would have to be waited for
                 check_lengths(task, batch)
+            batch = padded(batch, self._most_steps[task is self.curriculum])
             return batch._replace(mask=(batch.mask != 0).to(batch.mask.dtype))  # the kernels take zeros and ones
 
         classes = self._classes(done)
@@ -116,6 +120,26 @@ def check_lengths(task: Task, batch: Batch) -> None:
         raise ValueError(
             f"{type(task).__name__}.draw gives lengths from {low} to {high}, but its sequences have 1 to {steps} steps."
         )
+
+
+def longest_steps(task: Task) -> int:
+    """Steps of the longest sequence that a task draws, as far as that is the one of its greatest sizes; 0 if it has
+    none of these."""
+    greatest = {name: high for name, (_, high) in task.ranges().items()}
+    try:
+        return task.sample(stream(0, f"longest/{task.name}", 0), batch_size=1, **greatest).inputs.shape[0]
+    except ValueError:  # of a task from outside, whose sizes exclude each other
+        return 0
+
+
+def padded(batch: Batch, steps: int) -> Batch:
+    """A batch [K, S, T, B, ...] with at least so many steps."""
+    more = steps - batch.inputs.shape[2]
+    if more <= 0:
+        return batch
+    zeros = (part.new_zeros(*part.shape[:2], more, *part.shape[3:]) for part in batch[:-1])
+    inputs, targets, mask = (torch.cat(both, dim=2) for both in zip(batch[:-1], zeros, strict=True))
+    return Batch(inputs, targets, mask, batch.lengths)
 
 
 def excess_bits(task: Task, batch: Batch, costs: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ class Trainer:
         rule = UpdateRule(experiment.optimiser, clipping.kind, clipping.limit, training.average)
         update = dispatch.update_kernel(self.backend, self.device, experiment.optimiser)
         self.population = Population(self.model, self.task.loss, rule, update, self.seeds, self.device)
-        self._step: Stepper = Replaying() if self.backend == "gpu" else one_by_one
+        self._step: Stepper = Replaying() if self.model.capturable(self.task.loss) else one_by_one
         self.asynchronous = self.device.type == "cuda"  # goes on by itself with what it is asked for
         self.updates = 0
         self.metrics: list[str] = []

@@ -132,6 +132,10 @@ class PaperLSTM(SequenceModel):
 
     # --- populations -------------------------------------------------------------------------------------------------
 
+    def capturable(self, loss: Loss) -> bool:
+        backend = self.backend_in_use()
+        return backend == "gpu" and dispatch.is_fused(backend, loss)
+
     def population(self, flat: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor | None = None) -> Tensor:
         backend, _ = self._backend_for(flat)
         learning = torch.is_grad_enabled() and (flat.requires_grad or inputs.requires_grad)

@@ -129,6 +129,10 @@ class NTM(Machine, SequenceModel):
             parameter.requires_grad_(own.requires_grad)
         return twin.train(self.training)
 
+    def capturable(self, loss: Loss) -> bool:
+        backend = self.backend_in_use()
+        return backend == "gpu" and dispatch.is_fused(backend, loss)
+
     def constants(self) -> list[Tensor]:
         return [tensor for state, slots in self._constant_starts.values() for tensor in (*state, slots)]
 

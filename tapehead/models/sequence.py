@@ -219,6 +219,16 @@ class SequenceModel(nn.Module, abc.ABC):
     def prepare_kernels(self) -> None:
         """Compile or load what a training step needs; otherwise the first one does."""
 
+    def capturable(self, loss: Loss) -> bool:
+        """Whether CUDA graphs can hold updates of a population where it is now: `loss_and_gradient` then neither waits
+        for the device nor draws anything on the host, after a first call with tensors of the same shapes."""
+        return False
+
+    @property
+    def seeds_together(self) -> int:
+        """Seeds of a population that are computed in the same operations, always as many: other numbers are filled."""
+        return 1
+
     def constants(self) -> list[Tensor]:
         """Tensors that every update reads and that are kept from one to the next: a captured update must hold them."""
         return []

@@ -82,14 +82,15 @@ def worth_over_training(
     found = {}
     while not trainer.finished:
         if trainer.updates in updates:
-            found[trainer.episodes] = _now(trainer, model, sequences)
+            found[trainer.episodes] = worth_now(trainer, model, sequences)
         trainer.block()
     if trainer.updates in updates:
-        found[trainer.episodes] = _now(trainer, model, sequences)
+        found[trainer.episodes] = worth_now(trainer, model, sequences)
     return found, trainer.population.delivered()[0].cpu()
 
 
-def _now(trainer: Trainer, model: Transformer, sequences: int) -> Worth:
+def worth_now(trainer: Trainer, model: Transformer, sequences: int) -> Worth:
+    """Of the first seed of a run at its present weights, which are loaded into `model`."""
     trainer.population.write_back()
     with torch.no_grad():
         model.load_flat(trainer.population.state.weights[0])

@@ -68,6 +68,16 @@ def test_groups_are_all_seeds_in_order_and_aligned(seeds, parameters, each):
     assert max(sizes) - min(sizes) < 2 * each
 
 
+@pytest.mark.parametrize(
+    ("seeds", "parameters", "together", "groups"),
+    [(10, 8, 10, 1), (20, 8, 10, 2), (20, 7, 10, 1), (40, 7, 10, 2), (8, 8, 1, 2)],
+)
+def test_groups_leave_together_what_is_computed_together(seeds, parameters, together, groups):
+    found = cuda_graphs.groups_of(seeds, parameters, together)
+    assert len(found) == groups
+    assert all(group.start % together == 0 for group in found)
+
+
 def test_groups_of_seeds_are_updated_like_everyone():
     experiment = tiny(seeds=(3, 4, 5, 6, 7, 8), episodes=20)
     whole, parted = Trainer(experiment), Trainer(experiment)
@@ -93,6 +103,38 @@ def large(**changes):
         **{"model.controller_size": 20, "model.memory_slots": 32, "model.memory_width": 20, "model.write_gate": True},
     )  # fmt: skip
     return experiment.with_values({PATHS.get(name, name): value for name, value in changes.items()})
+
+
+def transformers(**changes):
+    """Twelve of an odd number of parameters: a group of ten, and one of two and copies."""
+    settings = {"model": "transformer", "optimiser": "adam", "clip": "norm", "limit": 1.0, "batch_size": 4}
+    settings |= {"learning_rate": 1e-3, "episodes": 2000, "seeds": tuple(range(5, 17)), "device": "cuda"}
+    settings |= {"task": {"name": "copy", "length": (1, 20)}, "model.hidden_size": 32, "model.num_layers": 2}
+    return tiny(**settings | changes)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "none"])
+def test_graphs_change_no_bit_of_transformers(positions):
+    experiment = transformers(**{"model.positions": positions})
+    with_graphs, without = on_gpu(experiment, 4), on_gpu(experiment, 4, graphs=False)
+    assert isinstance(Trainer(experiment)._step, Replaying)
+    assert with_graphs._step._graph is not None
+    assert differences(with_graphs, without) == []
+    assert with_graphs.metrics == without.metrics
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_a_transformer_alone_is_the_one_among_others(dropout):
+    experiment = transformers(**{"model.dropout": dropout})
+    everyone = Trainer(experiment)
+    alone = Trainer(dataclasses.replace(experiment, seeds=(16,)))
+    for _ in range(3):
+        everyone.block()
+        alone.block()
+    ours = {name: tensor[-1:] for name, tensor in everyone.population.tensors().items()}
+    assert same(ours, alone.population.tensors()) == []
 
 
 def on_gpu(experiment, blocks, graphs=True):

@@ -196,3 +196,28 @@ def test_data_with_other_channels_are_refused_by_every_backend():
         trainer = Trainer(tiny(backend=backend))
         with pytest.raises(ValueError, match=r"inputs|input"):
             trainer.population.step(Batch(*(part[0] for part in drawn)), None, torch.full((1,), 1e-4))
+
+
+def test_a_gpu_is_given_sequences_of_one_length():
+    """Whoever is trained: those of a task's greatest sizes."""
+    assert data.longest_steps(tapehead.make_task("copy", length=(1, 4))) == 2 * 4 + 1
+    assert data.longest_steps(tapehead.make_task("priority-sort", items=(2, 5), outputs=(1, 2))) == 5 + 1 + 2
+    batch = sample(BatchSource(PLAIN, CPU), [3, 5], range(2))
+    steps = batch.inputs.shape[2]
+    longer = data.padded(batch, steps + 3)
+    assert longer.inputs.shape[2] == longer.targets.shape[2] == longer.mask.shape[2] == steps + 3
+    for part, whole in zip(batch[:-1], longer[:-1], strict=True):
+        assert torch.equal(whole[:, :, :steps], part)
+        assert not whole[:, :, steps:].any()
+    assert torch.equal(longer.lengths, batch.lengths)
+    assert data.padded(batch, steps - 1) is batch
+
+
+def test_a_task_whose_greatest_sizes_exclude_each_other_is_padded_to_what_it_draws():
+    task = tapehead.make_task("copy")
+
+    class Exclusive(type(task)):
+        def draw(self, draws, rows, sizes):
+            raise ValueError("not so long")
+
+    assert data.longest_steps(Exclusive()) == 0

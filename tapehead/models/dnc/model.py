@@ -18,10 +18,10 @@ from tapehead.losses import BINARY, Loss
 from tapehead.models.dnc.config import DNCConfig
 from tapehead.models.dnc.machine import DNCMachine
 from tapehead.models.sequence import DECIDED, SequenceModel, as_counts, named_state
+from tapehead.models.side_by_side import filled, groups
 
 SIDE_BY_SIDE = 32
-"""Seeds that a GPU computes together, always as many: with another number its matrix products may round differently,
-and a seed's bits must not depend on its neighbours."""
+"""Seeds that a GPU computes together, always as many (side_by_side.py)."""
 
 
 class DNC(DNCMachine, SequenceModel):
@@ -185,17 +185,17 @@ class DNC(DNCMachine, SequenceModel):
         return torch.cat(
             [
                 self._scan_group(flat[some], inputs[some], lengths[some], None if slots is None else slots[some])
-                for some in _groups(len(flat))
+                for some in groups(len(flat), SIDE_BY_SIDE)
             ]
         )
 
     def _scan_group(self, flat: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor | None) -> Tensor:
         """Logits of at most `SIDE_BY_SIDE` seeds, with copies of the last for those that are missing."""
         count = len(flat)
-        flat, inputs, lengths = (_filled(part) for part in (flat, inputs, lengths))
+        flat, inputs, lengths = (filled(part, SIDE_BY_SIDE) for part in (flat, inputs, lengths))
         shape = (SIDE_BY_SIDE, inputs.shape[2])
         state = initial_state(self._spec, shape, self.config.memory_slots, device=flat.device, dtype=flat.dtype)
-        used = None if slots is None else _filled(slots)
+        used = None if slots is None else filled(slots, SIDE_BY_SIDE)
         outputs, _, _ = reference.scan(self._spec, flat, inputs, lengths, used, state)
         return outputs[:count]
 
@@ -224,7 +224,7 @@ class DNC(DNCMachine, SequenceModel):
         steps = lengths.amax(dim=1).tolist()
         all_costs: list[Tensor] = []
         gradients: list[Tensor] = []
-        for some in _groups(len(flat)):
+        for some in groups(len(flat), SIDE_BY_SIDE):
             seeds = range(some.start, some.stop)
             own = flat[some].detach().clone().requires_grad_()
             x = inputs[some, : max(steps[s] for s in seeds)]
@@ -264,12 +264,3 @@ class DNC(DNCMachine, SequenceModel):
 def _side_by_side(flat: Tensor) -> bool:
     """Whether seeds are computed in groups: where a launch costs more than what it computes."""
     return flat.is_cuda
-
-
-def _groups(seeds: int) -> list[slice]:
-    return [slice(first, min(first + SIDE_BY_SIDE, seeds)) for first in range(0, seeds, SIDE_BY_SIDE)]
-
-
-def _filled(part: Tensor) -> Tensor:
-    """Seeds [S, ...] with copies of the last, as many as a GPU computes together."""
-    return torch.cat([part, part[-1:].expand(SIDE_BY_SIDE - len(part), *part.shape[1:])])

@@ -62,7 +62,7 @@ def make_scene(past: TransformerState, steps: int, positions: Positions, even: b
         return Scene(angles, visible.unsqueeze(1), False)
     asked = torch.cat([columns, asking], dim=-1)  # positions of the keys, [B or 1, N + T]
     distance = (asking.unsqueeze(-1) - asked.unsqueeze(-2)).unsqueeze(1)  # [B or 1, 1, T, N + T]
-    bias = -_slopes(like.shape[2]).to(like).view(-1, 1, 1) * distance.to(like.dtype)
+    bias = -_slopes(like.shape[2], like.device).to(like.dtype).view(-1, 1, 1) * distance.to(like.dtype)
     return Scene(None, bias.masked_fill(~visible.unsqueeze(1), -torch.inf), False)
 
 
@@ -77,9 +77,9 @@ def _angles(positions: Tensor, size: int) -> Tensor:
     return positions.unsqueeze(-1).double() * ROTARY_BASE**-exponents
 
 
-def _slopes(heads: int) -> Tensor:
+def _slopes(heads: int, device: torch.device) -> Tensor:
     """ALiBi's slopes: 2^(-8 (h + 1) / H) for head h of H."""
-    return 2.0 ** (-8.0 * torch.arange(1, heads + 1, dtype=torch.float64) / heads)
+    return 2.0 ** (-8.0 * torch.arange(1, heads + 1, dtype=torch.float64, device=device) / heads)
 
 
 def rotate(vectors: Tensor, angles: Tensor | None) -> Tensor:

@@ -24,6 +24,7 @@ from tapehead import checks
 from tapehead.kernels.ntm_scan.contract import check_tensor
 from tapehead.losses import BINARY, Loss
 from tapehead.models.sequence import SequenceModel, named_state
+from tapehead.models.transformer import population
 from tapehead.models.transformer.attention import (
     Positions,
     Scene,
@@ -39,6 +40,9 @@ from tapehead.models.transformer.skips import NOTHING, SkipSet
 from tapehead.streams import Stream
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+MOST_TABLES = 8
+"""Numbers of steps for which a model keeps masks and angles ready: a population has one, in a curriculum two."""
+
 MOST_DROPPED_LAYERS = 127
 """Layers of a model with dropout: an address has 256 draws, and every sub-layer and the embedding take one."""
 
@@ -98,6 +102,7 @@ class Transformer(SequenceModel):
         self._check_options()
         self.skip = NOTHING
         self._draws: Stream | None = None
+        self._tables: dict[tuple[Any, ...], population.Tables] = {}
         place: dict[str, Any] = {"device": checks.device(device), "dtype": checks.floating(dtype, FLOATS)}
         self.embed = nn.Linear(self.input_size, self.hidden_size, **place)
         self.layers = nn.ModuleList(
@@ -162,11 +167,35 @@ class Transformer(SequenceModel):
         twin._draws = draws
         return twin
 
-    # --- populations -------------------------------------------------------------------------------------------------
+    # --- populations: one seed after the other on a CPU, groups of them on a GPU -------------------------------------
 
     @property
     def draws_in_training(self) -> bool:
         return self.dropout > 0
+
+    @property
+    def seeds_together(self) -> int:
+        return population.seeds_of_a_group(sum(parameter.numel() for parameter in self.parameters()))
+
+    def capturable(self, loss: Loss) -> bool:
+        built_in = type(loss).__dict__.get("kernel") is not None  # another may wait for the device
+        return _side_by_side(self.output.weight) and built_in and not self.draws_in_training
+
+    def constants(self) -> list[Tensor]:
+        every = [(tables.mask, tables.scale, *(tables.turns or ())) for tables in self._tables.values()]
+        return [tensor for each in every for tensor in each]
+
+    def tables(self, steps: int, like: Tensor) -> population.Tables:
+        """Of a population, for so many steps; kept, because it is the same in every update."""
+        key = (steps, like.dtype, like.device)
+        found = self._tables.get(key)
+        if found is None:
+            if len(self._tables) >= MOST_TABLES:
+                self._tables.clear()
+            made = (steps, self.hidden_size, self.num_heads, self.positions, like.device, like.dtype)
+            with torch.inference_mode(False), torch.no_grad():
+                found = self._tables[key] = population.make_tables(*made)  # type: ignore[arg-type]
+        return found
 
     def loss_and_gradient(
         self,
@@ -182,6 +211,9 @@ class Transformer(SequenceModel):
         draws: Sequence[Stream] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """draws: of each seed, what says which values are dropped; needed with dropout."""
+        if _side_by_side(flat) and slots is None and (draws is not None or not self.draws_in_training):
+            dropping = draws if self.training and self.dropout else None
+            return (*population.loss_and_gradient(self, flat, inputs, targets, mask, loss, dropping), None)
         if draws is None:
             return super().loss_and_gradient(flat, inputs, targets, mask, lengths, slots=slots, loss=loss)
         costs, gradients = [], []
@@ -299,3 +331,8 @@ class Transformer(SequenceModel):
         words = draws.words(values.shape[0], values[0].numel()).view(values.shape)
         kept = (words >= round(self.dropout * 2**32)).to(values.dtype)
         return values * kept / (1 - self.dropout)
+
+
+def _side_by_side(flat: Tensor) -> bool:
+    """Whether seeds are computed in groups. On a CPU that is no faster (docs/sublayers.md)."""
+    return flat.is_cuda
