@@ -14,7 +14,7 @@ import { wireControls } from "./controls.js";
 import { byId, say, show } from "./dom.js";
 import { wireFigures } from "./figure_events.js";
 import { wireKeys } from "./keys.js";
-import { derive, sizesOf } from "./model.js";
+import { derive, lineageOf, sizesOf } from "./model.js";
 import { forgetPalette } from "./palette.js";
 import { Player } from "./player.js";
 import { RaceTrack } from "./race_track.js";
@@ -158,7 +158,8 @@ export class Page {
     if (!machine || !this.frame) return;
     this.fit(machine);
     try {
-      derive(this.state, machine, shown.task);
+      const view = derive(this.state, machine, shown.task);
+      if (this.state.panel === "lineage") lineageOf(machine, view.trace, this.state.read);
     } catch {
       // `render` says why
     }

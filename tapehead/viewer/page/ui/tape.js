@@ -19,6 +19,8 @@ const CHANGED = 0.02; // of the largest value: smaller changes are not marked
 const SEEN = 0.1; // a head with less weight on its strongest slot has no marker
 const WRITTEN = 1e-6; // writes with less weight are left out
 const LEFT = 40;
+const BETWEEN = 10; // the weights of both heads
+const MARKERS = 18; // room for the places of the heads, beside the cells
 
 /** The rows that are shown: all of the arc, or those around the write head. @param {View} view @param {State} state */
 function rowsShown(view, state) {
@@ -49,7 +51,7 @@ export function drawTape(surface, view, state, width) {
 export function layoutTape(view, state, width) {
   const { first, rows } = rowsShown(view, state);
   const bars = Math.max(30, Math.min(64, width * 0.12));
-  const x = LEFT + 2 * bars + 10;
+  const x = LEFT + 2 * bars + BETWEEN + MARKERS;
   const w = width - x - 8;
   const h = rows * Math.max(10, Math.min(width < 420 ? 15 : 34, 620 / rows));
   return { top: 40, cells: { x, y: 40, w, h }, rows, first, width, bars, height: 40 + h + 58 };
@@ -95,7 +97,7 @@ function drawCells(surface, view, state, { cells, rows, first }) {
   const [w, h] = [cells.w / columns, cells.h / rows];
   for (let row = 0; row < rows; row++) {
     drawChanges(surface, view, state, slotAt(arc, first + row), { ...cells, y: cells.y + row * h, h });
-    if (w <= 7) continue;
+    if (w <= 6) continue;
     for (let column = 0; column < columns; column++) {
       if (valueAt(column, row) >= -0.15 * scale) continue;
       surface.rect(cells.x + (column + 0.5) * w - 2, cells.y + (row + 0.5) * h - 0.6, 4, 1.2, colours.paper);
@@ -175,7 +177,7 @@ function drawHeads(surface, view, state, { cells, rows, first, bars }) {
   const colours = palette();
   const h = cells.h / rows;
   HEADS.forEach((kind, place) => {
-    const x = LEFT + place * (bars + 5);
+    const x = LEFT + place * (bars + BETWEEN);
     const [now, before] = [
       at(trace[kind].weightings, state.t, state[kind]),
       at(trace[kind].previous, state.t, state[kind]),
@@ -190,8 +192,7 @@ function drawHeads(surface, view, state, { cells, rows, first, bars }) {
     }
     const [best, row] = [strongest(now), rowOf(arc, strongest(now)) - first];
     const look = { anchor: /** @type {const} */ ("middle"), fill: colours[kind], weight: "600", size: 11 };
-    if (now[best] > SEEN && row >= 0 && row < rows)
-      marker(surface, kind, cells.x - 9, cells.y + (row + 0.5) * h, place);
+    if (now[best] > SEEN && row >= 0 && row < rows) marker(surface, kind, cells.x - MARKERS, cells.y + (row + 0.5) * h);
     else if (now[best] > SEEN && row < 0) surface.text(`↑ ${best}`, x + bars / 2, cells.y + 12, look);
     else if (now[best] > SEEN) surface.text(`↓ ${best}`, x + bars / 2, cells.y + cells.h - 4, look);
     outline(surface, { x, y: cells.y, w: bars, h: cells.h });
@@ -202,17 +203,16 @@ function drawHeads(surface, view, state, { cells, rows, first, bars }) {
 }
 
 /**
- * A triangle for the write head, a disc for the read head.
+ * A triangle for the write head, a disc for the read head, which may be at the same slot.
  * @param {import("./surface.js").Surface} surface
  * @param {string} kind
  * @param {number} x
  * @param {number} y
- * @param {number} place
  */
-function marker(surface, kind, x, y, place) {
+function marker(surface, kind, x, y) {
   const colours = palette();
-  if (kind === "write") surface.area([x, y - 5, x + 8, y, x, y + 5], colours.write);
-  else surface.disc(x + (place ? 3 : 0), y, 3.2, colours.read);
+  if (kind === "write") surface.area([x + 1, y - 5, x + 9, y, x + 1, y + 5], colours.write);
+  else surface.disc(x + 13, y, 3.2, colours.read);
 }
 
 /**
@@ -253,7 +253,10 @@ function drawTapeWords(surface, view, { cells, rows, first, width, bars }) {
     });
   }
   yName(surface, cells, "slot");
-  surface.text("weight of head", LEFT + bars, cells.y + cells.h + 24, { ...look, anchor: "middle" });
+  surface.text("weight of head", LEFT + bars + BETWEEN / 2, cells.y + cells.h + 24, {
+    ...look,
+    anchor: "middle",
+  });
   surface.text(
     width < 380 ? `column (0 to ${columns - 1})` : `column of the memory (0 to ${columns - 1})`,
     cells.x + cells.w / 2,
