@@ -3,18 +3,22 @@
     python benchmarks/viewer_repaint.py [--edits 40] [--out benchmarks/results/DATE-viewer-repaint.json]
         [--before FOLDER]   another version of tapehead/viewer/page, measured by turns with this one, ten edits each
 
-An edit is a painted input bit (the machine runs again from there), a step of the cursor, or an intervention; each once
-for every view below the score, in a window of 1280 x 900 pixels, which shows the score and the tape; and a painted bit
-with the lineage in a window of 1280 x 1900, which shows the whole page. A time is from the event to the end of the
-frame that shows it, so the wait for that frame, up to 17 ms, is in it. `cpu` is the processor time of the page's main
-thread meanwhile, which depends less on what else runs on the machine. `first_paint_ms` is from the navigation to the
-first contentful paint, `ready_ms` to the first drawn score.
+An edit is an input bit painted by the pointer, at any of the 60 input steps with equal chance (the machine runs again
+from there) or at the first one, from which it runs through all 121 steps; a step of the cursor; or an intervention from
+the first step on. Each is measured for every view below the score, in a window of 1280 x 900 pixels, which shows the
+score and the tape; all but interventions also with the lineage in a window of 1280 x 1900, which shows the whole page.
+An edit comes at a random moment between two frames. Its time is from the event to the end of the frame that shows it,
+so the wait for that frame, up to 17 ms, is in it. `cpu` is the processor time of the page's main thread meanwhile,
+which depends less on what else runs on the machine. `first_paint_ms` is from the navigation to the first contentful
+paint, `ready_ms` to the first drawn score. `load` is the load average at the end.
 """
 
 import argparse
 import datetime
 import json
 import os
+import random
+import re
 import shutil
 import statistics
 import threading
@@ -34,8 +38,20 @@ TURN = 10
 """Edits of one version of the page before the other's turn."""
 PANELS = ("microscope", "lineage", "interventions", "program", "training", "race")
 
+LEFT, RIGHT, INPUT_TOP, CHANNEL, BITS = 50, 8, 30, 10, 8
+"""Of the score: the margins of its plots, where its first band begins, the height of a channel, bits of a vector."""
+
+PAINT = """{
+    const score = document.querySelector('#score'), place = score.getBoundingClientRect();
+    const step = (place.width - LEFT - RIGHT) / (2 * LENGTH + 1);
+    const [x, y] = [LEFT + (T + 0.5) * step, INPUT_TOP + (BIT + 0.5) * CHANNEL];
+    const at = { clientX: place.left + x, clientY: place.top + y };
+    for (const type of ['pointerdown', 'pointerup'])
+        score.dispatchEvent(new PointerEvent(type, { ...at, pointerId: 1, bubbles: true }));
+}"""
 EDITS = {
-    "paint": "document.querySelector('#paint-bits button').click()",
+    "paint": PAINT,
+    "paint the first step": PAINT,
     "step": "document.querySelector('#forward').click()",
     "intervene": """{
         const kind = document.querySelector('#edit-kind'), value = document.querySelector('#edit-value');
@@ -49,11 +65,28 @@ TIMED = """() => new Promise(async (resolve) => {
     const frame = () => new Promise((done) => requestAnimationFrame(() => { const channel = new MessageChannel();
         channel.port1.onmessage = done; channel.port2.postMessage(0); }));
     await frame(); await frame();
+    await new Promise((done) => setTimeout(done, PHASE));
     const room = document.querySelector('#room'), drawn = room.dataset.drawn, start = performance.now();
     EDIT;
     while (room.dataset.drawn === drawn) await frame();
     resolve(performance.now() - start);
 })"""
+
+
+def script(edit: str, draw: random.Random) -> str:
+    """One timed edit, at a random moment and place."""
+    values = {
+        "LEFT": LEFT,
+        "RIGHT": RIGHT,
+        "INPUT_TOP": INPUT_TOP,
+        "CHANNEL": CHANNEL,
+        "LENGTH": LENGTH,
+        "PHASE": round(draw.uniform(0, 17), 1),
+        "T": 0 if edit.endswith("first step") else draw.randrange(LENGTH),
+        "BIT": draw.randrange(BITS),
+    }
+    code = TIMED.replace("EDIT", EDITS[edit])
+    return re.sub(r"\b(" + "|".join(values) + r")\b", lambda found: str(values[found[1]]), code)
 
 
 def busy(session: CDPSession) -> float:
@@ -62,12 +95,13 @@ def busy(session: CDPSession) -> float:
     return 1000 * values["TaskDuration"]
 
 
-def measure(page: Page, session: CDPSession, edit: str, edits: int) -> list[tuple[float, float]]:
+def measure(page: Page, session: CDPSession, edit: str, edits: int, draw: random.Random) -> list[tuple[float, float]]:
     """Milliseconds of each edit: on the clock, and of processor time."""
     found = []
     for _ in range(edits):
+        code = script(edit, draw)
         before = busy(session)
-        wall = page.evaluate(TIMED.replace("EDIT", EDITS[edit]))
+        wall = page.evaluate(code)
         found.append((wall, busy(session) - before))
     return found
 
@@ -113,13 +147,16 @@ def run(urls: dict[str, str], edits: int) -> dict[str, dict[str, Any]]:
             session.send("Performance.enable", {"timeDomain": "threadTicks"})
             opened[version] = page, session
         for panel, height in [*((panel, 900) for panel in PANELS), ("lineage", 1900)]:
-            for edit in EDITS if panel == "interventions" else ("paint", "step"):
+            for edit in EDITS:
+                if edit == "intervene" and panel != "interventions":
+                    continue
                 times: dict[str, list[tuple[float, float]]] = {version: [] for version in urls}
+                draws = {version: random.Random(0) for version in urls}
                 for done in range(0, edits, TURN):
                     for version, (page, session) in opened.items():
                         prepare(page, panel, height)
-                        measure(page, session, edit, 4)  # compiled by then
-                        times[version] += measure(page, session, edit, min(TURN, edits - done))
+                        measure(page, session, edit, 4, draws[version])  # compiled by then
+                        times[version] += measure(page, session, edit, min(TURN, edits - done), draws[version])
                 where = f"{panel}, {edit}{', whole page' if height > 900 else ''}"
                 for version in urls:
                     found[version][where] = summary(times[version])
@@ -154,7 +191,7 @@ def main() -> None:
     for version, results in found.items():
         print(version)
         for name, values in results.items():
-            print(f"{name:28}", "  ".join(f"{key} {value:7.1f}" for key, value in values.items()))
+            print(f"{name:42}", "  ".join(f"{key} {value:7.1f}" for key, value in values.items()))
     if options.out:
         about = {
             "machine": MACHINE,

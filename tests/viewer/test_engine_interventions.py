@@ -151,6 +151,34 @@ def test_a_run_goes_on_from_an_earlier_one(engine):
     assert found == [True] * 5
 
 
+def test_a_run_takes_the_memory_of_another(engine):
+    """The same numbers as in memory of its own, whatever was there. With another layout it gets memory of its own."""
+    found = engine(
+        LOADED
+        + """
+        const same = (a, b) => ["logits", "memory", "memoryBefore", "reads", "hidden", "written"].every((name) =>
+            a[name].data.join() === b[name].data.join()) && ["read", "write"].every((kind) =>
+            Object.keys(a[kind]).every((name) => a[kind][name].data.join() === b[kind][name].data.join()));
+        const inputs = api.tensor(sequence.inputs.shape, sequence.inputs.data.slice());
+        inputs.data[5 * 9 + 2] = 1 - inputs.data[5 * 9 + 2];
+        const run = (x, options) => api.run(machine, x, options), takes = (x, options, into) => {
+          const one = run(x, {...options, into});
+          return [one.memory.data === into.memory.data, one !== into, same(one, run(x, options))];
+        };
+        let trace = run(inputs, {});
+        const painted = takes(sequence.inputs, {since: {trace, step: 5}}, trace);
+        return [painted, takes(sequence.inputs, {interventions: given.mute}, run(inputs, {})),
+          takes(sequence.inputs, {interventions: given.set}, run(inputs, {})),
+          takes(sequence.inputs, {slots: 40}, run(inputs, {})),
+          takes(sequence.inputs, {interventions: given.set}, run(inputs, {interventions: given.set}))];""",
+        {
+            "mute": [{"type": "mute", "from": 3, "to": None, "head": head} for head in (READ, WRITE)],
+            "set": [{"type": "set", "at": 7, "slot": 2, "column": None, "value": 1}],
+        },
+    )
+    assert found == [[True, True, True], [True, True, True], [False, True, True], [False, True, True], [True] * 3]
+
+
 REFUSED = [
     {"type": "melt"},
     {"type": "pin", "from": 3, "to": None, "head": WRITE, "what": "gate", "value": 2},

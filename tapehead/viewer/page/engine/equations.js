@@ -14,17 +14,36 @@ const SHARPEN_EPSILON = 1e-20;
 const NEGLIGIBLE = 1e-17;
 
 /**
- * Eq. 2: r = sum_i w(i) M(i).
+ * Eq. 2: r = sum_i w(i) M(i). Four columns at a time: each adds up in a variable of its own.
  * @param {Float64Array} memory
  * @param {Float64Array} weighting
  * @param {Float64Array} out
  */
 export function read(memory, weighting, out) {
   const width = out.length;
-  out.fill(0);
-  for (let i = 0, at = 0; i < weighting.length; i++, at += width) {
-    const w = weighting[i];
-    for (let j = 0; j < width; j++) out[j] += w * memory[at + j];
+  const slots = weighting.length;
+  const whole = width - (width % 4);
+  for (let j = 0; j < whole; j += 4) {
+    let a = 0;
+    let b = 0;
+    let c = 0;
+    let d = 0;
+    for (let i = 0, at = j; i < slots; i++, at += width) {
+      const w = weighting[i];
+      a += w * memory[at];
+      b += w * memory[at + 1];
+      c += w * memory[at + 2];
+      d += w * memory[at + 3];
+    }
+    out[j] = a;
+    out[j + 1] = b;
+    out[j + 2] = c;
+    out[j + 3] = d;
+  }
+  for (let j = whole; j < width; j++) {
+    let a = 0;
+    for (let i = 0, at = j; i < slots; i++, at += width) a += weighting[i] * memory[at];
+    out[j] = a;
   }
 }
 
@@ -39,6 +58,10 @@ export function read(memory, weighting, out) {
  */
 export function write(memory, weightings, erase, add, width, out) {
   const slots = memory.length / width;
+  if (erase.length === width) {
+    writeOne(memory, weightings, erase, add, out);
+    return;
+  }
   out.set(memory);
   for (const erasing of [true, false]) {
     for (let h = 0, from = 0; from < erase.length; h++, from += width) {
@@ -53,62 +76,63 @@ export function write(memory, weightings, erase, add, width, out) {
 }
 
 /**
- * A vector's largest entry, at least one, and its norm after division by that: squares cannot overflow.
- * @param {Float64Array} vectors
- * @param {number} from
- * @param {number} width
- * @returns {[number, number]}
+ * The same for one write head.
+ * @param {Float64Array} memory
+ * @param {Float64Array} weighting  [N]
+ * @param {Float64Array} erase  [M]
+ * @param {Float64Array} add  [M]
+ * @param {Float64Array} out
  */
-function bounded(vectors, from, width) {
-  let scale = 1;
-  for (let j = from; j < from + width; j++) {
-    const size = Math.abs(vectors[j]);
-    if (size > scale) scale = size;
+function writeOne(memory, weighting, erase, add, out) {
+  const width = erase.length;
+  for (let i = 0, at = 0; i < weighting.length; i++) {
+    const w = weighting[i];
+    for (let j = 0; j < width; j++, at++) out[at] = memory[at] * (1 - w * erase[j]) + w * add[j];
   }
-  let sum = 0;
-  for (let j = from; j < from + width; j++) {
-    const value = vectors[j] / scale;
-    sum += value * value;
-  }
-  return [scale, Math.sqrt(sum + NORM_EPSILON)];
 }
 
 /**
- * Scales and norms of the rows of a memory, which are the same for all heads: [N] each.
- * @typedef {{scales: Float64Array, norms: Float64Array}} Rows
+ * One divided by the norm of a vector, with numbers whose squares overflow, too.
+ * @param {Float64Array} vectors
+ * @param {number} from
+ * @param {number} width
+ */
+function inverseNorm(vectors, from, width) {
+  let sum = NORM_EPSILON;
+  for (let j = from; j < from + width; j++) sum += vectors[j] * vectors[j];
+  return sum < Infinity ? 1 / Math.sqrt(sum) : 1 / Math.hypot(...vectors.subarray(from, from + width));
+}
+
+/**
+ * One divided by the norm of each row of a memory, which all heads need.
  * @param {Float64Array} memory
  * @param {number} width
- * @returns {Rows}
+ * @param {Float64Array} out
  */
-export function rowNorms(memory, width) {
-  const slots = memory.length / width;
-  const scales = new Float64Array(slots);
-  const norms = new Float64Array(slots);
-  for (let i = 0; i < slots; i++) [scales[i], norms[i]] = bounded(memory, i * width, width);
-  return { scales, norms };
+export function inverseNorms(memory, width, out) {
+  for (let i = 0; i < out.length; i++) out[i] = inverseNorm(memory, i * width, width);
 }
 
 /**
  * Eq. 6: K[k, M(i)] = k . M(i) / (|k| |M(i)|).
  * @param {Float64Array} key
  * @param {Float64Array} memory
- * @param {Rows} rows
+ * @param {Float64Array} inverses  of the norms of the rows
  * @param {Float64Array} out
  */
-export function similarity(key, memory, rows, out) {
+export function similarity(key, memory, inverses, out) {
   const width = key.length;
-  const [scale, norm] = bounded(key, 0, width);
-  const unit = key.map((value) => value / scale);
+  const inverse = inverseNorm(key, 0, width);
   for (let i = 0, at = 0; i < out.length; i++, at += width) {
     let even = 0;
     let odd = 0;
     let j = 0;
     for (; j + 1 < width; j += 2) {
-      even += unit[j] * memory[at + j];
-      odd += unit[j + 1] * memory[at + j + 1];
+      even += key[j] * memory[at + j];
+      odd += key[j + 1] * memory[at + j + 1];
     }
-    if (j < width) even += unit[j] * memory[at + j];
-    out[i] = (even + odd) / rows.scales[i] / (norm * rows.norms[i]);
+    if (j < width) even += key[j] * memory[at + j];
+    out[i] = (even + odd) * inverse * inverses[i];
   }
 }
 
@@ -131,7 +155,8 @@ export function contentWeighting(similarities, strength, out) {
  * @param {Float64Array} out
  */
 export function interpolate(gate, content, previous, out) {
-  for (let i = 0; i < out.length; i++) out[i] = gate * content[i] + (1 - gate) * previous[i];
+  const stay = 1 - gate;
+  for (let i = 0; i < out.length; i++) out[i] = gate * content[i] + stay * previous[i];
 }
 
 /**
@@ -146,11 +171,9 @@ export function shift(weighting, shifts, out) {
   out.fill(0);
   for (let j = 0; j < shifts.length; j++) {
     const weight = shifts[j];
-    let from = (((range - j) % slots) + slots) % slots;
-    for (let i = 0; i < slots; i++) {
-      out[i] += weight * weighting[from];
-      if (++from === slots) from = 0;
-    }
+    const by = (((j - range) % slots) + slots) % slots;
+    for (let i = 0; i < slots - by; i++) out[i + by] += weight * weighting[i];
+    for (let i = slots - by; i < slots; i++) out[i + by - slots] += weight * weighting[i];
   }
 }
 

@@ -224,8 +224,7 @@ export function origins(machine, trace, t, readHead, least = 0) {
       put(origin(u, h), weight, left, share, trace.add.data, (u * writing + h) * width),
     edit: (u, slot, weight, lost, share) =>
       put(origin(-2, -1), weight, lost, share, row(trace.memoryBefore, u), slot * width),
-    rest: (slot, weight, left, share) =>
-      put(origin(-1, -1), weight, left, share, trace.initial.memory, slot * width),
+    rest: (slot, weight, left, share) => put(origin(-1, -1), weight, left, share, trace.initial.memory, slot * width),
   };
   const history = historyOf(machine, trace, 0);
   const survive = new Float64Array(width);

@@ -1,7 +1,7 @@
 // @ts-check
 /** The paper's LSTM baseline, tapehead.PaperLSTM: every layer sees the input, the output layer sees every layer. */
 import { lstmCell } from "./controllers.js";
-import { linear, row, tensor } from "./tensors.js";
+import { doubles, linear, put, row, rowsOf, tensor } from "./tensors.js";
 
 /** @typedef {import("./api.js").LSTMMachine} LSTMMachine */
 /** @typedef {import("./api.js").LSTMTrace} LSTMTrace */
@@ -26,23 +26,32 @@ export function runLSTM(machine, inputs) {
   };
   const none = new Float64Array(4 * h);
   const [fromBelow, fromBefore] = [new Float64Array(4 * h), new Float64Array(4 * h)];
+  const weights = Array.from({ length: layers }, (_, layer) => ({
+    below: rowsOf(parameters[`weight_input_${layer}`]),
+    before: rowsOf(parameters[`weight_hidden_${layer}`]),
+    bias: parameters[`bias_${layer}`].data,
+  }));
+  const output = rowsOf(parameters.output_weight);
+  const [seen, remembered, told] = [doubles(inputs.shape[1] + h), doubles(h), doubles(layers * h)];
   let hidden = parameters.initial_hidden.data;
   let cell = parameters.initial_cell.data;
   for (let t = 0; t < steps; t++) {
     const input = row(inputs, t);
     const newHidden = row(trace.hidden, t);
     const newCell = row(trace.cells, t);
+    put(input, seen, 0);
     for (let layer = 0; layer < layers; layer++) {
       const part = [layer * h, (layer + 1) * h];
-      const seen = new Float64Array(input.length + (layer ? h : 0));
-      seen.set(input);
-      if (layer) seen.set(newHidden.subarray((layer - 1) * h, layer * h), input.length);
-      linear(parameters[`weight_input_${layer}`].data, parameters[`bias_${layer}`].data, seen, fromBelow);
-      linear(parameters[`weight_hidden_${layer}`].data, none, hidden.subarray(...part), fromBefore);
+      const { below, before, bias } = weights[layer];
+      if (layer) put(newHidden.subarray((layer - 1) * h, layer * h), seen, input.length);
+      put(hidden.subarray(...part), remembered, 0);
+      linear(below, bias, seen, fromBelow);
+      linear(before, none, remembered, fromBefore);
       for (let i = 0; i < fromBelow.length; i++) fromBelow[i] += fromBefore[i];
       lstmCell(fromBelow, cell.subarray(...part), newHidden.subarray(...part), newCell.subarray(...part));
     }
-    linear(parameters.output_weight.data, parameters.output_bias.data, newHidden, row(trace.logits, t));
+    put(newHidden, told, 0);
+    linear(output, parameters.output_bias.data, told, row(trace.logits, t));
     [hidden, cell] = [newHidden, newCell];
   }
   return trace;

@@ -6,11 +6,11 @@
  * Legend: T time, N slots, M width, H heads of one kind, R read heads, W write heads.
  */
 import { interfaceParts, partsSize } from "./config.js";
-import { control } from "./controllers.js";
+import { control, controllerLayers } from "./controllers.js";
 import * as equations from "./equations.js";
 import { initialState } from "./initial.js";
 import { actionsAt, checkInterventions } from "./interventions.js";
-import { linear, row, sigmoid, softmax, softplus, tensor } from "./tensors.js";
+import { doubles, linear, put, row, rowsOf, sigmoid, softmax, softplus, tensor } from "./tensors.js";
 
 /** @typedef {import("./api.js").HeadTrace} HeadTrace */
 /** @typedef {import("./api.js").Intervention} Intervention */
@@ -19,28 +19,70 @@ import { linear, row, sigmoid, softmax, softplus, tensor } from "./tensors.js";
 /** @typedef {import("./api.js").NTMTrace} NTMTrace */
 /** @typedef {import("./api.js").State} State */
 /** @typedef {import("./api.js").Tensor} Tensor */
-/** @typedef {import("./equations.js").Rows} Rows */
+/** @typedef {import("./controllers.js").Layer} Layer */
 /** @typedef {import("./interventions.js").Actions} Actions */
 
 /**
  * A sequence from its first step to its last. since: an earlier run of this machine on a tape of the same length, whose
- * inputs and interventions are the same before that step, so that only the rest is computed.
+ * inputs and interventions are the same before that step, so that only the rest is computed. into: a run that nobody
+ * needs any more, whose memory this one takes if the sizes are equal; it may be the one of `since`, and then nothing is
+ * copied.
  * @param {NTMMachine} machine
  * @param {Tensor} inputs  [T, I]
- * @param {{slots?: number, state?: State, interventions?: Intervention[], since?: {trace: NTMTrace, step: number}}}
- *   [options]
+ * @param {{slots?: number, state?: State, interventions?: Intervention[], since?: {trace: NTMTrace, step: number},
+ *   into?: NTMTrace}} [options]
  * @returns {NTMTrace}
  */
 export function run(machine, inputs, options = {}) {
   const interventions = options.interventions ?? [];
   checkInterventions(machine, interventions);
   const initial = options.state ?? initialState(machine, options.slots);
-  const trace = emptyTrace(machine.config, inputs, initial, interventions);
+  const trace = emptyTrace(machine.config, inputs, initial, interventions, options.into);
   const start = options.since ? takeOver(trace, options.since.trace, options.since.step) : 0;
-  let rows = equations.rowNorms(stateAfter(trace, start - 1).memory, machine.config.memory_width);
-  for (let t = start; t < trace.steps; t++) rows = advance(machine, trace, t, rows, actionsAt(interventions, t));
+  const work = workFor(machine, trace.slots);
+  equations.inverseNorms(stateAfter(trace, start - 1).memory, machine.config.memory_width, work.norms);
+  for (let t = start; t < trace.steps; t++) advance(machine.config, work, trace, t, actionsAt(interventions, t));
   trace.final = stateAfter(trace, trace.steps - 1);
   return trace;
+}
+
+/**
+ * What all steps of a run use.
+ * @typedef {Object<string, Float64Array>} Parts   a head's entries of the interface vector, by part
+ * @typedef {object} Work
+ * @property {Layer[]} layers
+ * @property {{rows: number[][], bias: Float64Array, out: Float64Array}} interface
+ * @property {{read: Parts[], write: Parts[]}} heads   views of the interface vector
+ * @property {{rows: number[][], bias: Float64Array}} output
+ * @property {number[]} told   the controller's output, and behind it the reads: what both of these layers see
+ * @property {Float64Array} norms   [N] one divided by the norms of the memory's rows, before the step and after it
+ * @property {Float64Array} otherNorms   [N] in the middle of a step, those of the other side of the write
+ */
+
+/** @param {NTMMachine} machine @param {number} slots @returns {Work} */
+function workFor(machine, slots) {
+  const { config, parameters } = machine;
+  const vector = new Float64Array(parameters["interface.bias"].data.length);
+  const parts = interfaceParts(config);
+  const readSize = partsSize(parts.read);
+  const writeSize = partsSize(parts.write);
+  const reading = Array.from({ length: config.read_heads }, (_, h) => split(parts.read, vector, h * readSize));
+  const writing = Array.from({ length: config.write_heads }, (_, h) =>
+    split(parts.write, vector, config.read_heads * readSize + h * writeSize),
+  );
+  return {
+    layers: controllerLayers(machine),
+    interface: {
+      rows: rowsOf(parameters["interface.weight"]),
+      bias: parameters["interface.bias"].data,
+      out: vector,
+    },
+    heads: { read: reading, write: writing },
+    output: { rows: rowsOf(parameters["output.weight"]), bias: parameters["output.bias"].data },
+    told: doubles(config.controller_size + config.read_heads * config.memory_width),
+    norms: new Float64Array(slots),
+    otherNorms: new Float64Array(slots),
+  };
 }
 
 /**
@@ -73,27 +115,44 @@ export function stateAfter(trace, t) {
   };
 }
 
+/** The layout of each trace.  @type {WeakMap<NTMTrace, string>} */
+const layouts = new WeakMap();
+
 /**
+ * A trace to be filled, in the memory of another one if its layout is the same.
  * @param {NTMConfig} config
  * @param {Tensor} inputs
  * @param {State} initial
  * @param {Intervention[]} interventions
+ * @param {NTMTrace} [into]
  * @returns {NTMTrace}
  */
-function emptyTrace(config, inputs, initial, interventions) {
+function emptyTrace(config, inputs, initial, interventions, into) {
   const steps = inputs.shape[0];
-  const m = config.memory_width;
-  const slots = initial.memory.length / m;
-  const layers = config.controller === "lstm" ? config.controller_layers : 0;
-  const [reading, writing] = [config.read_heads, config.write_heads];
+  const slots = initial.memory.length / config.memory_width;
   const edited = interventions.some(({ type }) => type === "set" || type === "scramble");
   const moved = interventions.some(({ type }) => type === "move");
+  const layout = JSON.stringify([config, steps, slots, edited, moved]);
+  const tensors = into && layouts.get(into) === layout ? into : emptyTensors(config, steps, slots, edited, moved);
+  /** @type {NTMTrace} */
+  const trace = { ...tensors, model: "ntm", steps, slots, inputs, initial, final: initial, interventions };
+  layouts.set(trace, layout);
+  return trace;
+}
+
+/**
+ * @param {NTMConfig} config
+ * @param {number} steps
+ * @param {number} slots
+ * @param {boolean} edited
+ * @param {boolean} moved
+ */
+function emptyTensors(config, steps, slots, edited, moved) {
+  const m = config.memory_width;
+  const layers = config.controller === "lstm" ? config.controller_layers : 0;
+  const [reading, writing] = [config.read_heads, config.write_heads];
   const [memoryBefore, memory] = beforeAndAfter([steps, slots, m], edited);
   return {
-    model: "ntm",
-    steps,
-    slots,
-    inputs,
     read: emptyHeads(config, steps, reading, slots, moved),
     write: emptyHeads(config, steps, writing, slots, moved),
     erase: tensor([steps, writing, m]),
@@ -107,9 +166,6 @@ function emptyTrace(config, inputs, initial, interventions) {
     hiddens: tensor([steps, layers, config.controller_size]),
     cells: tensor([steps, layers, config.controller_size]),
     logits: tensor([steps, config.output_size]),
-    initial,
-    final: initial,
-    interventions,
   };
 }
 
@@ -162,6 +218,7 @@ function emptyHeads(config, steps, heads, slots, moved) {
 function takeOver(trace, earlier, step) {
   const start = Math.min(step, earlier.steps, trace.steps);
   if (earlier.slots !== trace.slots || earlier.logits.shape[1] !== trace.logits.shape[1] || start <= 0) return 0;
+  if (earlier.memory === trace.memory) return start;
   /** @param {any} to @param {any} from */
   const copy = (to, from) => {
     for (const [name, part] of Object.entries(to)) {
@@ -176,77 +233,65 @@ function takeOver(trace, earlier, step) {
 }
 
 /**
- * Step t, from the state after the step before: writes it into the trace. Takes and gives the norms of the memory's
- * rows.
- * @param {NTMMachine} machine
+ * Step t, from the state after the step before: writes it into the trace.
+ * @param {NTMConfig} config
+ * @param {Work} work
  * @param {NTMTrace} trace
  * @param {number} t
- * @param {Rows} rows
  * @param {Actions} actions
- * @returns {Rows}
  */
-function advance(machine, trace, t, rows, actions) {
-  const { config, parameters } = machine;
+function advance(config, work, trace, t, actions) {
   const state = stateAfter(trace, t - 1);
-  const input = row(trace.inputs, t);
   const before = row(trace.memoryBefore, t);
   before.set(state.memory);
-  if (actions.editMemory(before, config.memory_width)) rows = equations.rowNorms(before, config.memory_width);
+  if (actions.editMemory(before, config.memory_width)) equations.inverseNorms(before, config.memory_width, work.norms);
 
-  const seen = joined(input, state.reads);
-  const hidden = control(machine, seen, state.hidden, state.cell, row(trace.hiddens, t), row(trace.cells, t));
+  const input = row(trace.inputs, t);
+  const [hiddens, cells] = [row(trace.hiddens, t), row(trace.cells, t)];
+  const hidden = control(config, work.layers, input, state.reads, state.hidden, state.cell, hiddens, cells);
   row(trace.hidden, t).set(hidden);
-  const vector = new Float64Array(parameters["interface.bias"].data.length);
-  linear(parameters["interface.weight"].data, parameters["interface.bias"].data, hidden, vector);
-  if (config.interface_clip !== null) clip(vector, config.interface_clip);
+  put(hidden, work.told, 0);
+  linear(work.interface.rows, work.interface.bias, work.told, work.interface.out);
+  if (config.interface_clip !== null) clip(work.interface.out, config.interface_clip);
 
-  const rowsAfter = useMemory(config, trace, t, vector, state, rows, actions);
+  useMemory(config, work, trace, t, state, before, actions);
 
-  const reads = row(trace.reads, t);
-  const told = config.output_from === "hidden_and_reads" ? joined(hidden, reads) : hidden;
-  linear(parameters["output.weight"].data, parameters["output.bias"].data, told, row(trace.logits, t));
-  return rowsAfter;
+  put(row(trace.reads, t), work.told, hidden.length);
+  linear(work.output.rows, work.output.bias, work.told, row(trace.logits, t));
 }
 
 /**
  * Both kinds of heads on the tape, in the order of the configuration.
  * @param {NTMConfig} config
+ * @param {Work} work
  * @param {NTMTrace} trace
  * @param {number} t
- * @param {Float64Array} vector  the interface
  * @param {State} state
- * @param {Rows} rowsBefore
+ * @param {Float64Array} before  the memory
  * @param {Actions} actions
- * @returns {Rows}
  */
-function useMemory(config, trace, t, vector, state, rowsBefore, actions) {
-  const parts = interfaceParts(config);
-  const readSize = partsSize(parts.read);
-  const writeSize = partsSize(parts.write);
-  const ofWriting = config.read_heads * readSize;
-  const before = row(trace.memoryBefore, t);
+function useMemory(config, work, trace, t, state, before, actions) {
   const after = row(trace.memory, t);
-
   setPrevious(trace.write, t, state.writeWeightings, (h) => actions.moved("write", h));
   for (let h = 0; h < config.write_heads; h++) {
-    const raw = split(parts.write, vector, ofWriting + h * writeSize);
+    const raw = work.heads.write[h];
     setAddressing(config, trace.write, t, h, raw, actions.pinned("write", h));
-    address(trace.write, t, h, before, rowsBefore);
+    address(trace.write, t, h, before, work.norms);
     setWriting(config, trace, t, h, raw, actions.muted("write", h));
   }
   equations.write(before, row(trace.written, t), row(trace.erase, t), row(trace.add, t), config.memory_width, after);
 
-  const rowsAfter = equations.rowNorms(after, config.memory_width);
-  const [found, rowsFound] = config.order === "write_then_read" ? [after, rowsAfter] : [before, rowsBefore];
+  equations.inverseNorms(after, config.memory_width, work.otherNorms);
+  const [found, norms] = config.order === "write_then_read" ? [after, work.otherNorms] : [before, work.norms];
   setPrevious(trace.read, t, state.readWeightings, (h) => actions.moved("read", h));
   for (let h = 0; h < config.read_heads; h++) {
-    const raw = split(parts.read, vector, h * readSize);
-    setAddressing(config, trace.read, t, h, raw, actions.pinned("read", h));
-    address(trace.read, t, h, found, rowsFound);
-    if (!actions.muted("read", h))
-      equations.read(found, headRow(trace.read.weightings, t, h), headRow(trace.reads, t, h));
+    setAddressing(config, trace.read, t, h, work.heads.read[h], actions.pinned("read", h));
+    address(trace.read, t, h, found, norms);
+    const vector = headRow(trace.reads, t, h);
+    if (actions.muted("read", h)) vector.fill(0);
+    else equations.read(found, headRow(trace.read.weightings, t, h), vector);
   }
-  return rowsAfter;
+  [work.norms, work.otherNorms] = [work.otherNorms, work.norms];
 }
 
 /**
@@ -294,9 +339,10 @@ function split(parts, vector, from) {
 function setAddressing(config, heads, t, h, raw, pinned) {
   const key = headRow(heads.keys, t, h);
   for (let j = 0; j < key.length; j++) key[j] = config.key_activation === "tanh" ? Math.tanh(raw.key[j]) : raw.key[j];
-  headRow(heads.strengths, t, h)[0] = pinned.strength ?? softplus(raw.strength[0]);
-  headRow(heads.gates, t, h)[0] = pinned.gate ?? sigmoid(raw.gate[0]);
-  headRow(heads.sharpenings, t, h)[0] = pinned.sharpening ?? 1 + softplus(raw.sharpening[0]);
+  const at = t * heads.gates.shape[1] + h;
+  heads.strengths.data[at] = pinned.strength ?? softplus(raw.strength[0]);
+  heads.gates.data[at] = pinned.gate ?? sigmoid(raw.gate[0]);
+  heads.sharpenings.data[at] = pinned.sharpening ?? 1 + softplus(raw.sharpening[0]);
   const shifts = headRow(heads.shifts, t, h);
   if (pinned.shift !== undefined) {
     equations.scalarShift(pinned.shift, shifts);
@@ -314,18 +360,19 @@ function setAddressing(config, heads, t, h, raw, pinned) {
  * @param {number} t
  * @param {number} h
  * @param {Float64Array} memory
- * @param {Rows} rows
+ * @param {Float64Array} norms  one divided by the norm of each row
  */
-function address(heads, t, h, memory, rows) {
+function address(heads, t, h, memory, norms) {
+  const at = t * heads.gates.shape[1] + h;
   const similarity = headRow(heads.similarity, t, h);
   const content = headRow(heads.content, t, h);
   const interpolated = headRow(heads.interpolated, t, h);
   const shifted = headRow(heads.shifted, t, h);
-  equations.similarity(headRow(heads.keys, t, h), memory, rows, similarity);
-  equations.contentWeighting(similarity, headRow(heads.strengths, t, h)[0], content);
-  equations.interpolate(headRow(heads.gates, t, h)[0], content, headRow(heads.previous, t, h), interpolated);
+  equations.similarity(headRow(heads.keys, t, h), memory, norms, similarity);
+  equations.contentWeighting(similarity, heads.strengths.data[at], content);
+  equations.interpolate(heads.gates.data[at], content, headRow(heads.previous, t, h), interpolated);
   equations.shift(interpolated, headRow(heads.shifts, t, h), shifted);
-  equations.sharpen(shifted, headRow(heads.sharpenings, t, h)[0], headRow(heads.weightings, t, h));
+  equations.sharpen(shifted, heads.sharpenings.data[at], headRow(heads.weightings, t, h));
 }
 
 /**
@@ -347,10 +394,11 @@ function setWriting(config, trace, t, h, raw, muted) {
     else if (config.add_activation === "sigmoid") add[j] = sigmoid(add[j]);
   }
   const gate = config.write_gate ? sigmoid(raw.write_gate[0]) : 1;
-  headRow(trace.writeGates, t, h)[0] = gate;
+  trace.writeGates.data[t * config.write_heads + h] = gate;
   const weighting = headRow(trace.write.weightings, t, h);
   const written = headRow(trace.written, t, h);
-  if (!muted) for (let i = 0; i < written.length; i++) written[i] = gate * weighting[i];
+  const share = muted ? 0 : gate;
+  for (let i = 0; i < written.length; i++) written[i] = share * weighting[i];
 }
 
 /**
@@ -364,14 +412,6 @@ function headRow(of, t, h) {
   const size = of.data.length / (of.shape[0] * heads);
   const from = (t * heads + h) * size;
   return of.data.subarray(from, from + size);
-}
-
-/** @param {Float64Array} first @param {Float64Array} second */
-function joined(first, second) {
-  const both = new Float64Array(first.length + second.length);
-  both.set(first);
-  both.set(second, first.length);
-  return both;
 }
 
 /** @param {Float64Array} values @param {number} limit */

@@ -14,7 +14,7 @@ import { wireControls } from "./controls.js";
 import { byId, say, show } from "./dom.js";
 import { wireFigures } from "./figure_events.js";
 import { wireKeys } from "./keys.js";
-import { derive, sizesOf } from "./model.js";
+import { derive, lineageOf, sizesOf } from "./model.js";
 import { forgetPalette } from "./palette.js";
 import { Player } from "./player.js";
 import { RaceTrack } from "./race_track.js";
@@ -116,7 +116,8 @@ export class Page {
       show(byId("loading"), false);
       show(byId("room"), true);
       if (missing) this.notice(`There is no machine "${asked.slice(0, 60)}" here; ${entry.title} is shown.`);
-      if (race) this.notice(`${race.lstm.title} is an LSTM, which has no tape to show: it races against ${entry.title}.`);
+      if (race)
+        this.notice(`${race.lstm.title} is an LSTM, which has no tape to show: it races against ${entry.title}.`);
       this.ask();
     } catch (error) {
       if (this.state.machine !== asked) return;
@@ -137,13 +138,30 @@ export class Page {
     }
   }
 
-  /** Ask for a repaint in the next frame; many changes are one repaint. */
+  /**
+   * Ask for a repaint in the next frame; many changes are one repaint. The machine runs at once for the first of them,
+   * while the browser waits for the frame.
+   */
   ask() {
-    if (!this.frame) {
-      this.frame = requestAnimationFrame(() => {
-        this.frame = 0;
-        this.render();
-      });
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      this.render();
+    });
+    queueMicrotask(() => this.runAhead());
+  }
+
+  /** What the next repaint needs first. A state that the machine refuses is refused again there. */
+  runAhead() {
+    const { shown } = this.room;
+    const machine = shown && !this.loading && this.room.machine(this.state.snapshot, () => this.ask());
+    if (!machine || !this.frame) return;
+    this.fit(machine);
+    try {
+      const view = derive(this.state, machine, shown.task);
+      if (this.state.panel === "lineage") lineageOf(machine, view.trace, this.state.read);
+    } catch {
+      // `render` says why
     }
   }
 

@@ -41,7 +41,7 @@ const LEFT = 40;
 
 /** @param {number} width */
 export function microscopeHeight(width) {
-  return Math.ceil(STAGES.length / columnsFor(width)) * ROW;
+  return Math.ceil(STAGES.length / columnsFor(width)) * ROW - 16;
 }
 
 /** @param {import("./surface.js").Surface} surface @param {View} view @param {State} state @param {number} width */

@@ -83,11 +83,14 @@ function makeContent(task, text, seed, sizes) {
   return task.draw({ seed, name: "viewer", step: 0, row: 0 }, JSON.parse(sizes));
 }
 
+// The last run of each kind, whose memory the next one takes.
 /** @type {{machine: NTMMachine, trace: NTMTrace} | null} */
 let untouched = null;
+/** @type {NTMTrace | undefined} */
+let changed;
 
 /**
- * The untouched run. Steps before the first changed input are those of the run before.
+ * The untouched run. Steps before the first changed input are those of the run before, which is written over.
  * @param {NTMMachine} machine
  * @param {Sequence} sequence
  * @param {number} slots
@@ -96,7 +99,7 @@ function runUntouched(machine, sequence, slots) {
   const before = untouched && untouched.machine === machine ? untouched.trace : null;
   const alike = before && before.slots === slots && before.steps === sequence.steps;
   const since = alike ? { trace: before, step: firstChange(before.inputs, sequence.inputs) } : undefined;
-  const trace = run(machine, sequence.inputs, { slots, since });
+  const trace = run(machine, sequence.inputs, { slots, since, into: untouched?.trace });
   untouched = { machine, trace };
   return trace;
 }
@@ -111,7 +114,8 @@ function runUntouched(machine, sequence, slots) {
 function runEdited(machine, sequence, base, edits) {
   const first = Math.min(...edits.map((edit) => ("at" in edit ? edit.at : edit.from)));
   const since = { trace: base, step: Math.min(first, base.steps) };
-  return run(machine, sequence.inputs, { slots: base.slots, interventions: edits, since });
+  changed = run(machine, sequence.inputs, { slots: base.slots, interventions: edits, since, into: changed });
+  return changed;
 }
 
 /**

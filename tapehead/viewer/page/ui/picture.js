@@ -20,7 +20,7 @@ const RATIO = 2; // pixels of a PNG per CSS pixel
 function placed(scene) {
   const [machine, found] = heading(scene);
   const room = Math.max(...FIGURES.filter(({ seen }) => seen(scene)).map(({ id }) => byId(id).clientWidth || 600));
-  const ruler = new CanvasSurface(document.createElement("canvas"), 1, 1, 1, true);
+  const ruler = new CanvasSurface(document.createElement("canvas"), 1, 1, 1, false);
   const fits = 1.1 * ruler.measure(`${machine}: ${found}`, HEADING.size) <= room;
   const lines = fits ? [`${machine}: ${found}`] : [machine, found];
   let y = HEAD + LINE * (lines.length - 1);
@@ -60,10 +60,8 @@ function svgOf(scene) {
 /** @param {Scene} scene @returns {Promise<Blob>} */
 function pngOf(scene) {
   const { lines, parts, width, height } = placed(scene);
-  const colours = palette();
   const canvas = document.createElement("canvas");
-  const surface = new CanvasSurface(canvas, width, height, RATIO, true);
-  surface.rect(0, 0, width, height, colours.paper);
+  const surface = new CanvasSurface(canvas, width, height, RATIO, false);
   drawHeading(surface, lines);
   for (const { figure, width: w, y } of parts) {
     surface.context.setTransform(RATIO, 0, 0, RATIO, RATIO * GAP, RATIO * y);

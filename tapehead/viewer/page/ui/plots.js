@@ -173,7 +173,7 @@ export function timeAxis(surface, box, first, end, name = "time step", taken = n
 }
 
 /**
- * Bars over slots, with an optional outline of other values behind them.
+ * Bars over slots, with lines at other values, where these are not above the scale.
  * @param {Surface} surface @param {Box} box
  * @param {{values: ArrayLike<number>, high: number, colour: string, ghost?: ArrayLike<number> | null, lit?: number}}
  *   bars
@@ -187,9 +187,9 @@ export function barChart(surface, box, { values, high, colour, ghost = null, lit
     const x = box.x + i * width;
     if (i === lit) surface.rect(x, box.y, width, box.h, mark);
     if (height > 0.2) surface.rect(x + gap / 2, box.y + box.h - height, width - gap, height, colour);
-    if (ghost && ghost[i] > 0.004 * high) {
-      const top = box.y + box.h - Math.min(1, ghost[i] / high) * box.h;
-      surface.line([x, top, x + width, top], { stroke: faint, width: 1.5 });
+    if (ghost && ghost[i] > 0.004 * high && ghost[i] <= high) {
+      const top = box.y + box.h - (ghost[i] / high) * box.h;
+      surface.rect(x, top - 0.75, width, 1.5, faint);
     }
   }
 }
@@ -201,14 +201,12 @@ export function barChart(surface, box, { values, high, colour, ghost = null, lit
  *   import("./surface.js").LineLook}} given
  */
 export function timeLine(surface, box, { first, end, value, low, high, look }) {
-  const width = box.w / (end - first);
-  const points = [];
+  const heights = [];
   for (let t = first; t < end; t++) {
     const share = (value(t) - low) / (high - low || 1);
-    const y = box.y + box.h - Math.max(0, Math.min(1, share)) * (box.h - 2) - 1;
-    points.push(box.x + (t - first) * width, y, box.x + (t - first + 1) * width, y);
+    heights.push(box.y + box.h - Math.max(0, Math.min(1, share)) * (box.h - 2) - 1);
   }
-  surface.line(points, look);
+  surface.steps(box.x, box.w / (end - first), heights, look);
 }
 
 /**

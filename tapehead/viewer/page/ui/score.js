@@ -11,18 +11,10 @@
  */
 import { stepWindow } from "./model.js";
 import { palette } from "./palette.js";
-import { timeAxis, TITLE } from "./plots.js";
-import {
-  DIGITS,
-  drawBayes,
-  drawDigits,
-  drawInput,
-  drawOutput,
-  drawTarget,
-  drawWeightings,
-  hasAddresses,
-} from "./score_bands.js";
-import { drawStrip, STRIPS } from "./score_strips.js";
+import { outline, rowTicks, timeAxis, TITLE, titleLine, yName } from "./plots.js";
+import { cellGrid, DIGITS, hasAddresses, markOutputs, ROWS } from "./score_bands.js";
+import { drawStrip, STRIPS, stripWords } from "./score_strips.js";
+import { HEADS } from "./state.js";
 
 const LEFT = 50;
 const RIGHT = 8;
@@ -59,17 +51,38 @@ export function layoutScore(view, state, width) {
 /** @param {Surface} surface @param {View} view @param {State} state @param {number} width @returns {Layout} */
 export function drawScore(surface, view, state, width) {
   const layout = layoutScore(view, state, width);
+  const { arc, task, trace } = view;
+  const places = [width, layout.height, layout.first, layout.end, task.variety];
+  const channels = [...task.inputChannels, ...task.outputChannels].map(({ name }) => name);
+  const heads = HEADS.map((kind) => `${state[kind]} of ${trace[kind].weightings.shape[1]}`);
+  const shown = [...channels, ...heads, arc.start, arc.count, view.edited];
+  const whole = { x: 0, y: 0, w: width, h: layout.height };
+  const words = (/** @type {Surface} */ on) => layout.bands.forEach((band) => drawWords(on, view, state, band));
+  surface.layer("words", [...places, ...shown].join(), whole, words, false);
   for (const band of layout.bands) {
-    if (band.name === "input") drawInput(surface, view, layout, band);
-    else if (band.name === "target") drawTarget(surface, view, layout, band);
-    else if (band.name === "output") drawOutput(surface, view, layout, band);
-    else if (band.name === "bayes") drawBayes(surface, view, layout, band);
-    else if (band.name === "digits") drawDigits(surface, view, state, layout, band);
-    else if (band.name === "write" || band.name === "read") drawWeightings(surface, view, state, layout, band);
+    const rows = ROWS[band.name];
+    if (rows) rows.draw(surface, view, state, layout, band);
     else drawStrip(surface, view, state, layout, band);
+    if (rows?.grid) surface.layer(band.name, places.join(), band.box, (on) => cellGrid(on, layout, band));
+    if (band.name === "output") markOutputs(surface, view, layout, band);
+    outline(surface, band.box);
   }
   drawTimes(surface, view, state, layout);
   return layout;
+}
+
+/**
+ * Title, legend, ticks and name of a band.
+ * @param {Surface} surface
+ * @param {View} view
+ * @param {State} state
+ * @param {Band} band
+ */
+function drawWords(surface, view, state, band) {
+  const { title, name, ticks, legend } = ROWS[band.name]?.words(view, state, band) ?? stripWords(band);
+  titleLine(surface, band.box, title, legend);
+  rowTicks(surface, band.box, ticks ?? [], band.rows);
+  if (name && band.box.h > 40) yName(surface, band.box, name);
 }
 
 /**

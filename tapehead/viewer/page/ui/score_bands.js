@@ -1,23 +1,28 @@
 // @ts-check
 /**
- * The bands of the score that have a row for every channel, slot or digit.
+ * The bands of the score that have a row for every channel, slot or digit: what is in their boxes, and the words beside
+ * them, which are mostly the same as before.
  *
  * @typedef {import("./model.js").View} View
  * @typedef {import("./state.js").State} State
  * @typedef {import("./surface.js").Surface} Surface
  * @typedef {import("./score.js").Band} Band
  * @typedef {import("./score.js").Layout} Layout
+ * @typedef {{title: string, name?: string, ticks?: {row: number, text: string}[], legend: object}} Words   name: of the
+ *   y axis
+ * @typedef {{grid?: boolean, draw: (surface: Surface, view: View, state: State, layout: Layout, band: Band) => void,
+ *   words: (view: View, state: State, band: Band) => Words}} BandKind
  */
 import { at, rowOf, slotAt, strongest } from "./model.js";
 import { palette } from "./palette.js";
-import { heatMap, outline, rowTicks, titleLine, yName } from "./plots.js";
+import { heatMap } from "./plots.js";
 import { bestOf, marked, markWord } from "./words.js";
 
 const FADED = 0.35; // of outputs that are not scored
 export const DIGITS = 7; // of a slot's number, as in NTMConfig's initial memory
 
-/** @param {Surface} surface @param {Layout} layout @param {Band} band */
-function cellGrid(surface, layout, { box, rows }) {
+/** Lines between cells. @param {Surface} surface @param {Layout} layout @param {Band} band */
+export function cellGrid(surface, layout, { box, rows }) {
   const { grid } = palette();
   const steps = layout.end - layout.first;
   const step = box.w / steps;
@@ -58,88 +63,103 @@ function shorten(name) {
   return words[name] ?? name;
 }
 
-/** @param {Surface} surface @param {View} view @param {Layout} layout @param {Band} band */
-export function drawInput(surface, view, layout, band) {
-  const { task, sequence } = view;
-  const { ramps, signed, negative } = palette();
-  const data = sequence.inputs.data;
-  const size = task.inputSize;
-  const numbers = task.inputChannels.map(({ kind }) => kind === "number");
-  heatMap(surface, band.box, {
-    columns: layout.end - layout.first,
-    rows: size,
-    ramp: ramps.ink,
-    value: (column, row) => (numbers[row] ? 0 : data[(layout.first + column) * size + row]),
-  });
-  numbers.forEach((isNumber, row) => {
-    if (!isNumber) return;
-    const h = band.box.h / size;
-    const box = { ...band.box, y: band.box.y + row * h, h };
-    heatMap(surface, box, {
-      columns: layout.end - layout.first,
-      rows: 1,
-      ramp: signed,
-      low: -2,
-      high: 2,
-      value: (column) => data[(layout.first + column) * size + row],
+/** @type {BandKind} */
+const input = {
+  grid: true,
+  draw(surface, { task, sequence }, _state, layout, band) {
+    const { ramps, signed } = palette();
+    const data = sequence.inputs.data;
+    const size = task.inputSize;
+    const numbers = task.inputChannels.map(({ kind }) => kind === "number");
+    const columns = layout.end - layout.first;
+    heatMap(surface, band.box, {
+      columns,
+      rows: size,
+      ramp: ramps.ink,
+      value: (column, row) => (numbers[row] ? 0 : data[(layout.first + column) * size + row]),
     });
-  });
-  const marks = numbers.includes(true)
-    ? [
-        { text: "number below 0", brief: "below 0", colour: negative, shape: "box" },
-        { text: "above 0", colour: palette().positive, shape: "box" },
-      ]
-    : [];
-  const ones = { text: "bit 1", colour: palette().ink, shape: "box" };
-  cellGrid(surface, layout, band);
-  finish(surface, band, "Input", "channel", channelTicks(task.inputChannels), { marks: [...marks, ones] });
-}
+    numbers.forEach((isNumber, row) => {
+      if (!isNumber) return;
+      const h = band.box.h / size;
+      const box = { ...band.box, y: band.box.y + row * h, h };
+      const value = (/** @type {number} */ column) => data[(layout.first + column) * size + row];
+      heatMap(surface, box, { columns, rows: 1, ramp: signed, low: -2, high: 2, value });
+    });
+  },
+  words({ task }) {
+    const { negative, positive, ink } = palette();
+    const numbers = task.inputChannels.some(({ kind }) => kind === "number");
+    const marks = numbers
+      ? [
+          { text: "number below 0", brief: "below 0", colour: negative, shape: "box" },
+          { text: "above 0", colour: positive, shape: "box" },
+        ]
+      : [];
+    const legend = { marks: [...marks, { text: "bit 1", colour: ink, shape: "box" }] };
+    return { title: "Input", name: "channel", ticks: channelTicks(task.inputChannels), legend };
+  },
+};
 
-/**
- * @param {Surface} surface
- * @param {Band} band
- * @param {string} title
- * @param {string} name
- * @param {{row: number, text: string}[]} ticks
- * @param {object} legend
+/** @type {BandKind} */
+const target = {
+  grid: true,
+  draw(surface, view, _state, layout, band) {
+    const size = view.task.outputSize;
+    const { data } = view.sequence.targets;
+    heatMap(surface, band.box, {
+      columns: layout.end - layout.first,
+      rows: size,
+      ramp: palette().ramps.ink,
+      value: (column, row) => data[(layout.first + column) * size + row],
+    });
+  },
+  words: ({ task }) => ({
+    title: "Target",
+    name: "channel",
+    ticks: channelTicks(task.outputChannels),
+    legend: { marks: [{ text: "bit 1", colour: palette().ink, shape: "box" }] },
+  }),
+};
+
+/** @type {BandKind} */
+const output = {
+  grid: true,
+  draw(surface, { task, sequence, score }, _state, layout, band) {
+    const size = task.outputSize;
+    const { data } = score.probabilities;
+    heatMap(surface, band.box, {
+      columns: layout.end - layout.first,
+      rows: size,
+      ramp: palette().ramps.ink,
+      value: (column, row) =>
+        data[(layout.first + column) * size + row] * (sequence.mask[layout.first + column] ? 1 : FADED),
+    });
+  },
+  words({ task, edited }) {
+    const colours = palette();
+    const ghost = { text: "untouched run differs", brief: "differs", colour: colours.ghost, shape: "box" };
+    return {
+      title: task.bayes ? "Output: probability of a one" : "Output: probability, faded where not scored",
+      name: "channel",
+      ticks: channelTicks(task.outputChannels),
+      legend: {
+        marks: [
+          ...(edited ? [ghost] : []),
+          { text: markWord(task), colour: colours.wrong, shape: "frame" },
+          { text: "1", colour: colours.ink, shape: "box" },
+        ],
+      },
+    };
+  },
+};
+
+/** Frames around wrong outputs, and dots where the untouched run differs: over the grid.
+ * @param {Surface} surface @param {View} view @param {Layout} layout @param {Band} band
  */
-function finish(surface, band, title, name, ticks, legend) {
-  outline(surface, band.box);
-  titleLine(surface, band.box, title, legend);
-  rowTicks(surface, band.box, ticks, band.rows);
-  if (band.box.h > 40) yName(surface, band.box, name);
-}
-
-/** @param {Surface} surface @param {View} view @param {Layout} layout @param {Band} band */
-export function drawTarget(surface, view, layout, band) {
-  const size = view.task.outputSize;
-  const { data } = view.sequence.targets;
-  heatMap(surface, band.box, {
-    columns: layout.end - layout.first,
-    rows: size,
-    ramp: palette().ramps.ink,
-    value: (column, row) => data[(layout.first + column) * size + row],
-  });
-  cellGrid(surface, layout, band);
-  finish(surface, band, "Target", "channel", channelTicks(view.task.outputChannels), {
-    marks: [{ text: "bit 1", colour: palette().ink, shape: "box" }],
-  });
-}
-
-/** @param {Surface} surface @param {View} view @param {Layout} layout @param {Band} band */
-export function drawOutput(surface, view, layout, band) {
-  const { task, sequence, score, baseScore, edited } = view;
+export function markOutputs(surface, { task, sequence, score, baseScore, edited }, layout, band) {
   const colours = palette();
   const size = task.outputSize;
   const { data } = score.probabilities;
-  heatMap(surface, band.box, {
-    columns: layout.end - layout.first,
-    rows: size,
-    ramp: colours.ramps.ink,
-    value: (column, row) =>
-      data[(layout.first + column) * size + row] * (sequence.mask[layout.first + column] ? 1 : FADED),
-  });
-  cellGrid(surface, layout, band);
   const [w, h] = [band.box.w / (layout.end - layout.first), band.box.h / size];
   const flags = marked(task, sequence, score);
   for (let t = layout.first; t < layout.end; t++) {
@@ -155,48 +175,51 @@ export function drawOutput(surface, view, layout, band) {
         });
     }
   }
-  const ghost = edited ? [{ text: "untouched run differs", brief: "differs", colour: colours.ghost, shape: "box" }] : [];
-  const what = task.bayes ? "Output: probability of a one" : "Output: probability, faded where not scored";
-  finish(surface, band, what, "channel", channelTicks(task.outputChannels), {
-    marks: [
-      ...ghost,
-      { text: markWord(task), colour: colours.wrong, shape: "frame" },
-      { text: "1", colour: colours.ink, shape: "box" },
-    ],
-  });
 }
 
-/** @param {Surface} surface @param {View} view @param {Layout} layout @param {Band} band */
-export function drawBayes(surface, view, layout, band) {
-  const best = /** @type {Float64Array} */ (bestOf(view.task, view.sequence));
-  heatMap(surface, band.box, {
-    columns: layout.end - layout.first,
-    rows: 1,
-    ramp: palette().ramps.ink,
-    value: (column) => best[layout.first + column],
-  });
-  finish(surface, band, "Best possible prediction (Eq. 10)", "", [], { ramp: palette().ramps.ink });
-}
+/** @type {BandKind} */
+const bayes = {
+  draw(surface, view, _state, layout, band) {
+    const best = /** @type {Float64Array} */ (bestOf(view.task, view.sequence));
+    heatMap(surface, band.box, {
+      columns: layout.end - layout.first,
+      rows: 1,
+      ramp: palette().ramps.ink,
+      value: (column) => best[layout.first + column],
+    });
+  },
+  words: () => ({ title: "Best possible prediction (Eq. 10)", legend: { ramp: palette().ramps.ink } }),
+};
 
-/** @param {Surface} surface @param {View} view @param {State} state @param {Layout} layout @param {Band} band */
-export function drawWeightings(surface, view, state, layout, band) {
-  const { arc, trace, base, edited } = view;
-  const colours = palette();
-  const kind = /** @type {"write" | "read"} */ (band.name);
-  const [heads, head] = [trace[kind].weightings, state[kind]];
-  const count = heads.shape[1];
-  heatMap(surface, band.box, {
-    columns: layout.end - layout.first,
-    rows: arc.count,
-    ramp: colours.ramps[kind],
-    value: (column, row) => heads.data[((layout.first + column) * count + head) * arc.slots + slotAt(arc, row)],
-  });
-  if (edited) drawGhostPath(surface, layout, band, arc, base[kind].weightings, head);
-  const ticks = slotTicks(arc, band.box.h);
-  const of = count > 1 ? ` ${head + 1} of ${count}` : "";
-  const title = `${kind === "write" ? "Write" : "Read"} head${of}: weighting`;
-  finish(surface, band, title, "slot", ticks, { ramp: colours.ramps[kind], low: "weight 0" });
-}
+/** @type {BandKind} */
+const weightings = {
+  draw(surface, view, state, layout, band) {
+    const { arc, trace, base, edited } = view;
+    const kind = /** @type {"write" | "read"} */ (band.name);
+    const { data, shape } = trace[kind].weightings;
+    const columns = layout.end - layout.first;
+    const step = shape[1] * arc.slots;
+    const from = layout.first * step + state[kind] * arc.slots;
+    heatMap(surface, band.box, {
+      columns,
+      rows: arc.count,
+      ramp: palette().ramps[kind],
+      value: (column, row) => data[from + column * step + slotAt(arc, row)],
+    });
+    if (edited) drawGhostPath(surface, layout, band, arc, base[kind].weightings, state[kind]);
+  },
+  words({ arc, trace }, state, band) {
+    const kind = /** @type {"write" | "read"} */ (band.name);
+    const count = trace[kind].weightings.shape[1];
+    const of = count > 1 ? ` ${state[kind] + 1} of ${count}` : "";
+    return {
+      title: `${kind === "write" ? "Write" : "Read"} head${of}: weighting`,
+      name: "slot",
+      ticks: slotTicks(arc, band.box.h),
+      legend: { ramp: palette().ramps[kind], low: "weight 0" },
+    };
+  },
+};
 
 /** Whether every slot begins with its own number in binary. @param {View} view */
 export function hasAddresses({ machine }) {
@@ -214,22 +237,28 @@ export function digitAt({ trace }, state, t, digit) {
   return (strongest(at(trace.read.weightings, t, state.read)) >> digit) & 1;
 }
 
-/** @param {Surface} surface @param {View} view @param {State} state @param {Layout} layout @param {Band} band */
-export function drawDigits(surface, view, state, layout, band) {
-  const colours = palette();
-  heatMap(surface, band.box, {
-    columns: layout.end - layout.first,
-    rows: DIGITS,
-    ramp: colours.ramps.read,
-    high: 1.4,
-    value: (column, row) => digitAt(view, state, layout.first + column, row),
-  });
-  cellGrid(surface, layout, band);
-  const ticks = Array.from({ length: DIGITS }, (_, row) => ({ row, text: String(row) }));
-  finish(surface, band, "Slot of the read head: its number in binary", "digit", ticks, {
-    marks: [{ text: "digit 1", colour: colours.read, shape: "box" }],
-  });
-}
+/** @type {BandKind} */
+const digits = {
+  grid: true,
+  draw(surface, view, state, layout, band) {
+    heatMap(surface, band.box, {
+      columns: layout.end - layout.first,
+      rows: DIGITS,
+      ramp: palette().ramps.read,
+      high: 1.4,
+      value: (column, row) => digitAt(view, state, layout.first + column, row),
+    });
+  },
+  words: () => ({
+    title: "Slot of the read head: its number in binary",
+    name: "digit",
+    ticks: Array.from({ length: DIGITS }, (_, row) => ({ row, text: String(row) })),
+    legend: { marks: [{ text: "digit 1", colour: palette().read, shape: "box" }] },
+  }),
+};
+
+/** @type {Record<string, BandKind>} */
+export const ROWS = { input, target, output, bayes, write: weightings, read: weightings, digits };
 
 /** Slot numbers beside rows, as many as fit. @param {import("./model.js").Arc} arc @param {number} height */
 function slotTicks(arc, height) {

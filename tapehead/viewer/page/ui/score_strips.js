@@ -10,13 +10,14 @@
  */
 import { at, meanShift } from "./model.js";
 import { palette } from "./palette.js";
-import { endTicks, outline, timeLine, titleLine } from "./plots.js";
+import { endTicks, timeLine } from "./plots.js";
 import { HEADS } from "./state.js";
 
 /**
  * Strips of head parameters.
- * @type {{name: string, title: string, brief?: string, value: (heads: import("../engine/api.js").HeadTrace, t: number, head: number)
- *   => number, low?: number, high?: number}[]}
+ * @typedef {import("../engine/api.js").HeadTrace} HeadTrace
+ * @type {{name: string, title: string, brief?: string, value: (heads: HeadTrace, t: number, head: number) => number,
+ *   low?: number, high?: number}[]}
  */
 export const STRIPS = [
   { name: "strength", title: "Key strength β", value: (heads, t, h) => at(heads.strengths, t, h)[0] },
@@ -48,7 +49,6 @@ export function drawStrip(surface, view, state, layout, band) {
     }
   }
   const span = { first: layout.first, end: layout.end, low, high };
-  surface.rect(band.box.x, band.box.y, band.box.w, band.box.h, colours.paper);
   if (edited)
     for (const kind of HEADS)
       timeLine(surface, band.box, { ...span, value: value(kind, base), look: { stroke: colours.ghost, width: 1 } });
@@ -58,13 +58,16 @@ export function drawStrip(surface, view, state, layout, band) {
     value: value("read", trace),
     look: { stroke: colours.read, width: 1.75, dash: [4, 2.5] },
   });
-  outline(surface, band.box);
   endTicks(surface, band.box, low, high);
-  titleLine(surface, band.box, strip.title, {
-    brief: strip.brief,
-    marks: [
-      { text: "write", colour: colours.write },
-      { text: "read", colour: colours.read, dash: [4, 2.5] },
-    ],
-  });
+}
+
+/** @param {Band} band @returns {import("./score_bands.js").Words} */
+export function stripWords(band) {
+  const colours = palette();
+  const { title, brief } = STRIPS.find(({ name }) => name === band.name) ?? STRIPS[0];
+  const marks = [
+    { text: "write", colour: colours.write },
+    { text: "read", colour: colours.read, dash: [4, 2.5] },
+  ];
+  return { title, legend: { brief, marks } };
 }
