@@ -16,6 +16,7 @@ CRITERIA = {
     "copy-lstm": 0,
     "repeat-copy-ntm-lstm": 0,
     "repeat-copy-pulses-ntm-lstm": 1,
+    "repeat-copy-lstm": 0,
     "associative-recall-ntm-lstm": 0,
     "associative-recall-ntm-feedforward": 0,
     "associative-recall-lstm": 0,

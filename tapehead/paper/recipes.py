@@ -114,7 +114,7 @@ TUNED: dict[str, Values] = {
     "ngrams-ntm-feedforward": NGRAMS_FEEDFORWARD,
     "priority-sort-ntm-lstm": SORT,
     "copy-lstm": LSTM,
-    "repeat-copy-lstm": LSTM,
+    "repeat-copy-lstm": LSTM | {"training.episodes": 200_000},
     "associative-recall-lstm": LSTM,
     "ngrams-lstm": LSTM | {"optimiser.learning_rate": 3e-3},
     "priority-sort-lstm": LSTM_SORT,
