@@ -4,9 +4,9 @@
 
 Copy at length 20 (41 steps, 9 inputs, 8 outputs), LSTM controller of 100, memory of 64 x 20, four read heads, float32.
 On a CPU batches of 1 and 16 in the loop of a run (`tapehead.train`) and in a loop of the user's own (drop-in); on a GPU
-a population of 64 seeds with batches of 16 in the loop of a run. Both with Adam. An update is sampling, forward, loss,
-backward, clipping and optimiser. Where the package `dnc` is installed (`pip install --no-deps dnc`), the same loop is
-timed with its DNC of the same sizes.
+a population of 64 seeds with batches of 1 and 16 in the loop of a run, on the fused scan and on the reference. Both
+with Adam. An update is sampling, forward, loss, backward, clipping and optimiser. Where the package `dnc` is installed
+(`pip install --no-deps dnc`), the same loop is timed with its DNC of the same sizes.
 
 Rounds visit all subjects in turn, because machines are shared and clocks move: compare figures of one run with each
 other. `cpu_ms` is the least processor time of an update, all threads together, which other processes disturb least; it
@@ -31,6 +31,7 @@ from torch import Tensor
 import tapehead
 from tapehead.bench.measure import DropIn, experiment_subject, synchronise
 from tapehead.experiment.config import Experiment
+from tapehead.experiment.parts import BLOCK
 
 MACHINE = {"controller": "lstm", "controller_size": 100, "memory_slots": 64, "memory_width": 20, "read_heads": 4}
 
@@ -129,7 +130,8 @@ def installable(batch: int, threads: int) -> list[Subject]:
 
 def subjects(device: str) -> list[Subject]:
     if device.startswith("cuda"):
-        return [loop("auto", 64, 16, 1, 1, 1, device)]
+        fused = [loop("gpu", 64, batch, 1, BLOCK, 1, device) for batch in (1, 16)]
+        return [*fused, *(loop("reference", 64, batch, 1, 1, 1, device) for batch in (1, 16))]
     found = []
     for batch, threads, updates in ((1, 1, 10), (16, 1, 2), (16, 2, 2)):
         found += [loop("auto", 1, batch, threads, updates, 10, device), drop_in("auto", batch, threads, updates, 10)]
@@ -157,7 +159,8 @@ def main() -> None:
     options = parser.parse_args()
     all_subjects = subjects(options.device)
     for subject in all_subjects:
-        subject.round()  # compiles and warms up
+        for _ in range(2):  # compiles, warms up and, on a GPU, captures graphs
+            subject.round()
         subject.forget()
     for _ in range(options.rounds):
         for subject in all_subjects:
