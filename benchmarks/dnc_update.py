@@ -10,7 +10,9 @@ with Adam. An update is sampling, forward, loss, backward, clipping and optimise
 
 Rounds visit all subjects in turn, because machines are shared and clocks move: compare figures of one run with each
 other. `cpu_ms` is the least processor time of an update, all threads together, which other processes disturb least; it
-counts threads of torch that spin while they wait, so a user's own loop also runs on one thread.
+counts threads of torch that spin while they wait, so a user's own loop also runs on one thread. `kernels_us`, on a GPU:
+mean time of a launch of the fused scan's kernels, from a profile of one more round; with graphs there are two launches
+of each an update, one for each group of seeds, and they overlap.
 """
 
 import argparse
@@ -27,6 +29,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 import tapehead
 from tapehead.bench.measure import DropIn, experiment_subject, synchronise
@@ -34,6 +37,8 @@ from tapehead.experiment.config import Experiment
 from tapehead.experiment.parts import BLOCK
 
 MACHINE = {"controller": "lstm", "controller_size": 100, "memory_slots": 64, "memory_width": 20, "read_heads": 4}
+
+OWN = ("dnc_", "update_")  # what the names of our kernels begin with
 
 
 class Subject:
@@ -59,6 +64,13 @@ class Subject:
             synchronise()
             self.wall.append((time.perf_counter() - began) / self.updates)
             self.cpu.append((time.process_time() - worked) / self.updates)
+
+    def kernels(self) -> dict[str, float]:
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            self.run()
+            synchronise()
+        mine = [event for event in seen.key_averages() if event.key.startswith(OWN)]
+        return {event.key: round(event.device_time_total / event.count, 1) for event in mine}
 
     def row(self) -> dict[str, Any]:
         episodes = self.seeds * self.batch
@@ -167,6 +179,10 @@ def main() -> None:
             subject.round()
     rows = [subject.row() for subject in all_subjects]
     show(rows)
+    if options.device.startswith("cuda"):
+        for subject, row in zip(all_subjects, rows, strict=True):
+            row["kernels_us"] = subject.kernels()
+            print(f"{row['system']:28} {row['seeds']:5} {row['batch']:5} {row['kernels_us']}")
     if options.out:
         record = {
             "what": "copy at length 20, DNC with an LSTM of 100, 64 x 20, four read heads: complete updates",

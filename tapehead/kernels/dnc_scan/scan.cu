@@ -75,6 +75,16 @@ __device__ __forceinline__ float over_lanes(float x) {
   UNROLL for (int bit = LANES / 2; bit > 0; bit /= 2) x += from_lane(x, bit);
   return x;
 }
+// body(m) for the values of a slot that are a lane's: every LANES-th.
+template <int LANES, class Body>
+__device__ __forceinline__ void for_columns(int part, const Body& body) {
+  constexpr int COLUMNS = (WIDTH + LANES - 1) / LANES;
+#pragma unroll(COLUMNS <= 32 ? COLUMNS : 8)
+  for (int k = 0; k < COLUMNS; k++) {
+    const int m = part + k * LANES;
+    if (WIDTH % LANES == 0 || m < WIDTH) body(m);
+  }
+}
 __device__ __forceinline__ float4 zeros() { return make_float4(0, 0, 0, 0); }
 __device__ __forceinline__ void add(float4& sum, float4 x, float factor) {
   sum.x += factor * x.x;
@@ -446,10 +456,10 @@ __device__ __forceinline__ void activate(const Row<A>& row) {
 template <int LANES, class Value>
 __device__ __forceinline__ float inverse_norm(int part, const Value& value) {
   float sum = 0;
-  for (int m = part; m < WIDTH; m += LANES) {
+  for_columns<LANES>(part, [&](int m) {
     const float x = value(m);
     sum += x * x;
-  }
+  });
   sum = over_lanes<LANES>(sum);
   float inverse = 1.0f / sqrtf(sum + NORM_EPSILON);
   if (__any_sync(ALL, sum > NORM_LIMIT)) {
@@ -589,7 +599,7 @@ __device__ __forceinline__ void memory_step(const Arguments& a, const Row<A>& ro
     }
     const float inverse = inverse_norm<A::LANES>(part, [&](int m) { return MASKED ? mask[m] * x[m] : x[m]; });
     float sum = 0;
-    for (int m = part; m < WIDTH; m += A::LANES) sum += focus[m] * (x[m] * inverse);
+    for_columns<A::LANES>(part, [&](int m) { sum += focus[m] * (x[m] * inverse); });
     sum = over_lanes<A::LANES>(sum);
     if (part == 0 && i < n) vectors[similarity_at(READ_HEADS) + i] = sum;
   }
@@ -639,21 +649,32 @@ __device__ __forceinline__ void memory_step(const Arguments& a, const Row<A>& ro
     float* x = tape + there * STRIDE;
     if (i < n) {
       const float w = state[WRITTEN + i], psi = own[A::PSI + i];
-      for (int m = part; m < WIDTH; m += A::LANES) {
+      for_columns<A::LANES>(part, [&](int m) {
         const float old = DEALLOCATION ? psi * x[m] : x[m];
         x[m] = old * (1.0f - w * own[A::ERASE + m]) + w * own[A::ADD + m];
-      }
+      });
     }
     const bool mine = part == 0 && i < n;
     if (i >= n) x = own + A::KEYS;  // any numbers that nobody writes now
-    float inverse = MASKED ? 0.0f : inverse_norm<A::LANES>(part, [&](int m) { return x[m]; });
-    for (int h = 0; h < READ_HEADS; h++) {
-      const float *mask = row.mask(h), *focus = row.focus(h);
-      if (MASKED) inverse = inverse_norm<A::LANES>(part, [&](int m) { return mask[m] * x[m]; });
-      float sum = 0;
-      for (int m = part; m < WIDTH; m += A::LANES) sum += focus[m] * (x[m] * inverse);
-      sum = over_lanes<A::LANES>(sum);
-      if (mine) vectors[similarity_at(h) + i] = sum;
+    if (!MASKED) {
+      const float inverse = inverse_norm<A::LANES>(part, [&](int m) { return x[m]; });
+      float sums[READ_HEADS];
+      UNROLL for (int h = 0; h < READ_HEADS; h++) sums[h] = 0.0f;
+      for_columns<A::LANES>(part, [&](int m) {
+        const float y = x[m] * inverse;
+        UNROLL for (int h = 0; h < READ_HEADS; h++) sums[h] += row.focus(h)[m] * y;
+      });
+      UNROLL for (int h = 0; h < READ_HEADS; h++) sums[h] = over_lanes<A::LANES>(sums[h]);
+      if (mine) UNROLL for (int h = 0; h < READ_HEADS; h++) vectors[similarity_at(h) + i] = sums[h];
+    } else {
+      for (int h = 0; h < READ_HEADS; h++) {
+        const float *mask = row.mask(h), *focus = row.focus(h);
+        const float inverse = inverse_norm<A::LANES>(part, [&](int m) { return mask[m] * x[m]; });
+        float sum = 0;
+        for_columns<A::LANES>(part, [&](int m) { sum += focus[m] * (x[m] * inverse); });
+        sum = over_lanes<A::LANES>(sum);
+        if (mine) vectors[similarity_at(h) + i] = sum;
+      }
     }
   }
   link_step<A, 0, (READ_HEADS < HEADS_AT_ONCE ? READ_HEADS : HEADS_AT_ONCE)>(row, link, a.keep && t % SEGMENT == 0 ? kept.link(t / SEGMENT) : nullptr);
@@ -1170,12 +1191,14 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
         if (leads) norms[h * PADDED + i] = norm;
       }
     }
-    for (int h = 0; h < READ_HEADS; h++) {
-      float sum = 0;
-      for (int m = part; m < WIDTH; m += A::LANES) sum += d_reads[h * WIDTH + m] * new_entry(m);
-      sum = over_lanes<A::LANES>(sum);
-      if (leads) d_state[reading_at(h) + i] += sum;
-    }
+    float sums[READ_HEADS];
+    UNROLL for (int h = 0; h < READ_HEADS; h++) sums[h] = 0.0f;
+    for_columns<A::LANES>(part, [&](int m) {
+      const float y = new_entry(m);
+      UNROLL for (int h = 0; h < READ_HEADS; h++) sums[h] += d_reads[h * WIDTH + m] * y;
+    });
+    UNROLL for (int h = 0; h < READ_HEADS; h++) sums[h] = over_lanes<A::LANES>(sums[h]);
+    if (leads) UNROLL for (int h = 0; h < READ_HEADS; h++) d_state[reading_at(h) + i] += sums[h];
   }
   row.sync();  // gradients of the read weightings, norms, retention
 
@@ -1204,18 +1227,22 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
     float sum = 0;
     if (i < n) {
       const float w = written[i];
-      float deltas = 0;
-      if (!MASKED) for (int h = 0; h < READ_HEADS; h++) deltas += vectors[similarity_at(h) + i];
-      for (int m = part; m < WIDTH; m += A::LANES) {
+      float deltas = 0, v[READ_HEADS], alphas[READ_HEADS];
+      UNROLL for (int h = 0; h < READ_HEADS; h++) {
+        v[h] = after[reading_at(h) + i];
+        alphas[h] = vectors[content_at(h) + i];
+        if (!MASKED) deltas += vectors[similarity_at(h) + i];
+      }
+      for_columns<A::LANES>(part, [&](int m) {
         const float entry = kept_entry(i, m), x = entry * (1.0f - w * erase[m]) + w * addend[m];
         float d = d_tape[i * STRIDE + m] + deltas * x;
-        for (int h = 0; h < READ_HEADS; h++) {
-          d += after[reading_at(h) + i] * d_reads[h * WIDTH + m] + vectors[content_at(h) + i] * row.focus(h)[m];
+        UNROLL for (int h = 0; h < READ_HEADS; h++) {
+          d += v[h] * d_reads[h * WIDTH + m] + alphas[h] * row.focus(h)[m];
           if (MASKED) d += vectors[similarity_at(h) + i] * row.mask(h)[m] * row.mask(h)[m] * x;
         }
         d_tape[i * STRIDE + m] = d;
         sum += d * (addend[m] - erase[m] * entry);
-      }
+      });
     }
     sum = over_lanes<A::LANES>(sum);
     if (part == 0 && i < n) d_state[WRITTEN + i] += sum + d_state[PRECEDENCE + i] - own[A::TOTAL + 1];
@@ -1269,11 +1296,11 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
     float sum = 0;
     if (i < n) {
       const float w = written[i], keep = psi[i];
-      for (int m = part; m < WIDTH; m += A::LANES) {
+      for_columns<A::LANES>(part, [&](int m) {
         const float d = d_tape[i * STRIDE + m] * (1.0f - w * erase[m]);
         if (DEALLOCATION) sum += d * tape[i * STRIDE + m];
         d_tape[i * STRIDE + m] = DEALLOCATION ? d * keep : d;
-      }
+      });
     }
     if (DEALLOCATION) {
       sum = over_lanes<A::LANES>(sum);
@@ -1288,8 +1315,9 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
     if (i >= n) continue;
     const float alpha = vectors[content_at(READ_HEADS) + i], delta = vectors[similarity_at(READ_HEADS) + i];
     const float *focus = row.focus(READ_HEADS), *mask = row.mask(READ_HEADS);
-    for (int m = part; m < WIDTH; m += A::LANES)
+    for_columns<A::LANES>(part, [&](int m) {
       d_tape[i * STRIDE + m] += alpha * focus[m] + delta * (MASKED ? mask[m] * mask[m] : 1.0f) * tape[i * STRIDE + m];
+    });
     if (part > 0) continue;
     const float u = before[USAGE + i], w = before[WRITTEN + i], g = d_state[USAGE + i];
     const float d = (DEALLOCATION ? d_psi[i] : 0.0f) + g * (u + w - u * w), d_used = g * psi[i];
