@@ -763,6 +763,14 @@ __device__ __forceinline__ void layer_output(const Arguments& a, const Row<A>& r
   }
 }
 
+// The inputs of step t, on their way.
+template <class A>
+__device__ __forceinline__ void fetch_inputs(const Arguments& a, const Row<A>& row, int t, float* x) {
+  if (t >= row.length) return;
+  const float* from = a.inputs + (((long long)row.seed * a.steps + t) * a.batch + row.b) * INPUTS;
+  for (int k = row.thread; k < INPUTS; k += A::TEAM) copy_or_zero(x + k, from + k, true);
+}
+
 // Grid: blocks of a seed's sequences, S.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) dnc_forward(const __grid_constant__ Arguments a) {
   using A = Forward;
@@ -795,16 +803,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) dnc_forward(const __gri
     keep_floats(row, row.tape(a), kept.tape(0), TAPE_SIZE);
     if (LSTM) for (int k = row.thread; k < LAYERS * UNITS; k += A::TEAM) kept.cells(0, k / UNITS)[k % UNITS] = own[A::CELL + k];
   }
+  fetch_inputs(a, row, 0, first_x);
   for (int t = 0; t < longest; t++) {
     const bool active = t < row.length;
-    if (active) {
-      const float* x = a.inputs + (((long long)row.seed * a.steps + t) * a.batch + row.b) * INPUTS;
-      for (int k = row.thread; k < INPUTS; k += A::TEAM) first_x[k] = x[k];
-    }
+    wait_for_copies();
     __syncthreads();  // inputs and reads
     if (active && a.keep) for (int k = row.thread; k < FIRST_BELOW; k += A::TEAM) kept.below(t, 0)[k] = first_x[k];
     First::run<A>(packed, A::X_FIRST, A::SCRATCH);
-    __syncthreads();  // sums of the gates
+    __syncthreads();  // sums of the gates; the inputs have been read
+    fetch_inputs(a, row, t + 1, first_x);
     if (active) layer_output<A, First>(a, row, kept, t, 0, first_x, FIRST_BELOW);
     for (int layer = 1; layer < LAYERS; layer++) {
       __syncthreads();  // hidden values of the layer below; sums read
@@ -959,13 +966,15 @@ __device__ __forceinline__ void link_step_back(const Row<A>& row, const float* k
     p = *(const float4*)(before + PRECEDENCE + j);
   }
   float* row_sums = row.own + A::SCRATCH + A::ROW_SUMS + (column / 32 * (READ_HEADS + 1) + FIRST) * PADDED;
+  float4 next = inside && group < row.n ? *(const float4*)(kept + group * PADDED + j) : zeros();  // a row ahead of its use
   for (int first = 0; first < row.n; first += A::LINK_GROUPS) {
     const int i = first + group;
     const bool active = inside && i < row.n;
     float sums[OF_ROW];
     UNROLL for (int h = 0; h < OF_ROW; h++) sums[h] = 0.0f;
+    float4 old = next;
+    if (inside && i + A::LINK_GROUPS < row.n) next = *(const float4*)(kept + (i + A::LINK_GROUPS) * PADDED + j);
     if (active) {
-      float4 old = *(const float4*)(kept + i * PADDED + j);
       for (int k = 0; k < replays; k++) {
         const float *w_k = replay + 2 * k * PADDED, *p_k = w_k + PADDED;
         const float4 since = *(const float4*)(w_k + j), preceding = *(const float4*)(p_k + j);
