@@ -68,7 +68,7 @@ GPU_CASES: dict[str, tuple[tuple[Fields, Shape], int]] = {
     "five heads, 2 layers, 19 slots": ((CASES["five heads, 2 layers, 19 slots"][0], Shape(9, 5, 19, True)), H200),
     **{name: (CASES[name], H200) for name in ("feedforward, softplus", "de-allocation")},
     "all options": ((CASES["all options"][0], Shape(9, 5, 13, True)), H200),
-    "fours of sequences forward, one at a time backward": ((CASES["all options"][0], Shape(5, 4, 13)), 12000),
+    "two sequences at a time forward, one backward": ((CASES["all options"][0], Shape(5, 4, 13)), 12000),
     "a long tape": (LONG, H200),
     "links in global memory": (LONG, 60000),
     "links and memory in global memory": (LONG, 42000),

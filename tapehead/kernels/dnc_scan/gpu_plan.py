@@ -70,6 +70,10 @@ class Product:
         """float4 of the packed weights."""
         return self.inputs * self.quads
 
+    def resident(self, room: int) -> int:
+        """How many inputs of every run have room for their weights, so many bytes."""
+        return min(self.depth, room // (16 * self.splits * self.quads) // 4 * 4)
+
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
@@ -84,6 +88,10 @@ class Layout:
     size: int
     work: Mapping[str, int]
     work_size: int
+    resident: Mapping[str, int]
+    """By product, how many inputs of every run keep their weights in shared memory, behind the regions."""
+    weights: Mapping[str, int]
+    weights_size: int
 
     @property
     def team(self) -> int:
@@ -91,7 +99,7 @@ class Layout:
 
     @property
     def shared_bytes(self) -> int:
-        return 4 * self.rows * self.size
+        return 4 * (self.rows * self.size + self.weights_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,16 +245,34 @@ class Plan:
 
     def _layout(self, backward: bool, rows: int, link_shared: bool, tape_shared: bool) -> Layout:
         team = THREADS // rows
-        sizes = self._region(backward, team)
-        large = {"LINK": self.link_size, "MEMORY": self.tape_size}
+        region = self._region(backward, team)
         work = {"WORK_LINK": 0 if link_shared else self.link_size, "WORK_TAPE": 0 if tape_shared else self.tape_size}
-        sizes |= {"LINK": large["LINK"] * link_shared, "MEMORY": large["MEMORY"] * tape_shared}
+        region |= dict(LINK=self.link_size * link_shared, MEMORY=self.tape_size * tape_shared)
         if backward:
-            sizes["TAPE_BEFORE"] = self.tape_size * tape_shared
-        places, size = _places(sizes)
+            region["TAPE_BEFORE"] = self.tape_size * tape_shared
+        places, size = _places(region)
         work_places, work_size = _places(work)
+        resident, kept = {}, {}
+        room = self.shared_limit - 4 * rows * size
+        for name in ("ASK_BACK", "FIRST_BACK") if backward else ("ASK", "FIRST"):
+            product = self.products[name]
+            resident[name] = product.resident(max(0, room))
+            kept[name] = 4 * resident[name] * product.splits * product.quads
+            room -= 4 * kept[name]
+        weights, end = _places(kept, rows * size)
         return Layout(
-            rows, self._lanes(team), self._link_lanes(), tape_shared, link_shared, places, size, work_places, work_size
+            rows=rows,
+            lanes=self._lanes(team),
+            link_lanes=self._link_lanes(),
+            tape_shared=tape_shared,
+            link_shared=link_shared,
+            places=places,
+            size=size,
+            work=work_places,
+            work_size=work_size,
+            resident=resident,
+            weights=weights,
+            weights_size=end - rows * size,
         )
 
     def _region(self, backward: bool, team: int) -> dict[str, int]:
@@ -377,9 +403,9 @@ class Plan:
         return "\n".join(lines) + "\n"
 
 
-def _places(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """One part after the other, each at a multiple of four floats."""
-    places, at = {}, 0
+def _places(sizes: Mapping[str, int], at: int = 0) -> tuple[dict[str, int], int]:
+    """One part after the other, each at a multiple of four floats; and where the last ends."""
+    places = {}
     for name, size in sizes.items():
         places[name] = at
         at += up_to(4, size)
@@ -399,6 +425,8 @@ def _struct(name: str, layout: Layout, column_sums: int, padded: int) -> str:
         "COLUMN_PARTS": columns, "ROW_PARTS": rows, "ROW_SUMS": columns * column_sums * padded,
         "TAPE_SHARED": int(layout.tape_shared), "LINK_SHARED": int(layout.link_shared), "REGION": layout.size,
         **layout.places, **layout.work,
+        **{f"RESIDENT_{product}": count for product, count in layout.resident.items()},
+        **{f"WEIGHTS_{product}": place for product, place in layout.weights.items()},
     }  # fmt: skip
     fields = ", ".join(f"{field} = {value}" for field, value in numbers.items())
     return f"struct {name} {{ static constexpr int {fields}; }};"

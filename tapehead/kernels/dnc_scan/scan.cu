@@ -325,15 +325,24 @@ __device__ __forceinline__ void store_slots(const Arguments& a, const Row<A>& ro
 // --- products with weights -----------------------------------------------------------------------------------------------
 
 // y[o] = sum_k W[o, k] x[k] for all rows of the block: a thread has four outputs and one of SPLITS runs of DEPTH inputs. The
-// weights of four outputs and one input stand together, so that a warp takes whole lines of them from the L2 cache.
+// weights of four outputs and one input stand together, so that a warp takes whole lines of them from the L2 cache. The first
+// RESIDENT inputs of every run stay in shared memory.
 template <int INNER_, int OUTER_, int SPLITS_, int DEPTH_>
 struct Product {
   static constexpr int INNER = INNER_, OUTER = OUTER_, SPLITS = SPLITS_, DEPTH = DEPTH_;
   static constexpr int QUADS = (OUTER + 3) / 4, VECTORS = SPLITS * DEPTH * QUADS;  // VECTORS: float4 of the weights
 
+  // Brings the weights that stay to their place in shared memory: there after `wait_for_copies` and a barrier.
+  template <int RESIDENT>
+  static __device__ __forceinline__ void load(const float4* packed, int resident) {
+    float* shared = (float*)shared_memory;
+    constexpr int EACH = RESIDENT * QUADS;  // of a run
+    for (int at = threadIdx.x; at < SPLITS * EACH; at += THREADS)
+      copy_four(shared + resident + 4 * at, (const float*)(packed + (long long)(at / EACH) * DEPTH * QUADS + at % EACH));
+  }
   // x and the sums are places in a region. The sums of a row: [split][output].
-  template <class A>
-  static __device__ __forceinline__ void run(const float4* packed, int x, int sums) {
+  template <class A, int RESIDENT>
+  static __device__ __forceinline__ void run(const float4* packed, int x, int sums, int resident) {
     float* shared = (float*)shared_memory;
     for (int item = threadIdx.x; item < QUADS * SPLITS; item += THREADS) {
       const int quad = item % QUADS, split = item / QUADS;
@@ -341,10 +350,7 @@ struct Product {
       const float* from = shared + x + split * DEPTH;
       float4 sum[A::ROWS];
       UNROLL for (int r = 0; r < A::ROWS; r++) sum[r] = zeros();
-#pragma unroll 2
-      for (int k = 0; k < DEPTH; k += 4) {
-        float4 four[4];
-        UNROLL for (int i = 0; i < 4; i++) four[i] = __ldg(w + (k + i) * QUADS);
+      const auto multiply = [&](const float4(&four)[4], int k) {
         UNROLL for (int r = 0; r < A::ROWS; r++) {
           const float4 v = *(const float4*)(from + r * A::REGION + k);
           add(sum[r], four[0], v.x);
@@ -352,6 +358,17 @@ struct Product {
           add(sum[r], four[2], v.z);
           add(sum[r], four[3], v.w);
         }
+      };
+      const float4* near = (const float4*)(shared + resident) + split * RESIDENT * QUADS + quad;
+#pragma unroll 2
+      for (int k = 0; k < RESIDENT; k += 4) {
+        const float4 four[4] = {near[k * QUADS], near[(k + 1) * QUADS], near[(k + 2) * QUADS], near[(k + 3) * QUADS]};
+        multiply(four, k);
+      }
+#pragma unroll 2
+      for (int k = RESIDENT; k < DEPTH; k += 4) {
+        const float4 four[4] = {__ldg(w + k * QUADS), __ldg(w + (k + 1) * QUADS), __ldg(w + (k + 2) * QUADS), __ldg(w + (k + 3) * QUADS)};
+        multiply(four, k);
       }
       UNROLL for (int r = 0; r < A::ROWS; r++) *(float4*)(shared + r * A::REGION + sums + 4 * item) = sum[r];
     }
@@ -804,24 +821,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) dnc_forward(const __gri
     if (LSTM) for (int k = row.thread; k < LAYERS * UNITS; k += A::TEAM) kept.cells(0, k / UNITS)[k % UNITS] = own[A::CELL + k];
   }
   fetch_inputs(a, row, 0, first_x);
+  if (longest > 0) {
+    First::load<A::RESIDENT_FIRST>(packed, A::WEIGHTS_FIRST);
+    Ask::load<A::RESIDENT_ASK>(packed + PACKED_ASK, A::WEIGHTS_ASK);
+  }
   for (int t = 0; t < longest; t++) {
     const bool active = t < row.length;
     wait_for_copies();
     __syncthreads();  // inputs and reads
     if (active && a.keep) for (int k = row.thread; k < FIRST_BELOW; k += A::TEAM) kept.below(t, 0)[k] = first_x[k];
-    First::run<A>(packed, A::X_FIRST, A::SCRATCH);
+    First::run<A, A::RESIDENT_FIRST>(packed, A::X_FIRST, A::SCRATCH, A::WEIGHTS_FIRST);
     __syncthreads();  // sums of the gates; the inputs have been read
     fetch_inputs(a, row, t + 1, first_x);
     if (active) layer_output<A, First>(a, row, kept, t, 0, first_x, FIRST_BELOW);
     for (int layer = 1; layer < LAYERS; layer++) {
       __syncthreads();  // hidden values of the layer below; sums read
       const int at = A::X_UPPER + (layer - 1) * UPPER_INPUTS;
-      Upper::run<A>(packed + PACKED_UPPER + (layer - 1) * Upper::VECTORS, at, A::SCRATCH);
+      Upper::run<A, 0>(packed + PACKED_UPPER + (layer - 1) * Upper::VECTORS, at, A::SCRATCH, 0);
       __syncthreads();  // sums of the gates
       if (active) layer_output<A, Upper>(a, row, kept, t, layer, own + at, UNITS);
     }
     __syncthreads();  // hidden values of the last layer; sums read
-    Ask::run<A>(packed + PACKED_ASK, A::X_ASK, A::SCRATCH);
+    Ask::run<A, A::RESIDENT_ASK>(packed + PACKED_ASK, A::X_ASK, A::SCRATCH, A::WEIGHTS_ASK);
     __syncthreads();  // sums of the interface
     if (active) memory_step(a, row, kept, t, first_x + INPUTS);
   }
@@ -1454,28 +1475,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) dnc_backward(const __gr
     }
   }
   fetch_step(a, row, kept, longest - 1);
+  if (longest > 0) {
+    AskBack::load<A::RESIDENT_ASK_BACK>(packed + PACKED_ASK_BACK, A::WEIGHTS_ASK_BACK);
+    FirstBack::load<A::RESIDENT_FIRST_BACK>(packed + PACKED_FIRST_BACK, A::WEIGHTS_FIRST_BACK);
+  }
   for (int t = longest - 1; t >= 0; t--) {
     const bool active = t < row.length;
+    wait_for_copies();
     if (active) {
-      wait_for_copies();
       row.sync();  // what was kept of the step; gradients of its state
       memory_step_back(a, row, kept, t);
     }
     __syncthreads();  // gradients of the interface; nothing kept of this step is of use any more
     fetch_step(a, row, kept, t - 1);
-    AskBack::run<A>(packed + PACKED_ASK_BACK, A::D_RAW, A::SCRATCH);
+    AskBack::run<A, A::RESIDENT_ASK_BACK>(packed + PACKED_ASK_BACK, A::D_RAW, A::SCRATCH, A::WEIGHTS_ASK_BACK);
     __syncthreads();  // sums for the hidden values of the last layer
     if (active) layer_output_back<A, AskBack>(a, row, kept, t, LAYERS - 1);
     for (int layer = LAYERS - 1; layer > 0; layer--) {
       __syncthreads();  // gradients of the gates; sums read
-      UpperBack::run<A>(packed + PACKED_UPPER_BACK + (layer - 1) * UpperBack::VECTORS, A::D_GATES, A::SCRATCH);
+      UpperBack::run<A, 0>(packed + PACKED_UPPER_BACK + (layer - 1) * UpperBack::VECTORS, A::D_GATES, A::SCRATCH, 0);
       __syncthreads();  // sums for what the layer saw
       if (!active) continue;
       if (LSTM) for (int k = row.thread; k < UNITS; k += A::TEAM) own[A::D_HIDDEN + layer * UNITS + k] = UpperBack::total(own + A::SCRATCH, UNITS + k);
       layer_output_back<A, UpperBack>(a, row, kept, t, layer - 1);
     }
     __syncthreads();  // gradients of the gates; sums read
-    FirstBack::run<A>(packed + PACKED_FIRST_BACK, A::D_GATES, A::SCRATCH);
+    FirstBack::run<A, A::RESIDENT_FIRST_BACK>(packed + PACKED_FIRST_BACK, A::D_GATES, A::SCRATCH, A::WEIGHTS_FIRST_BACK);
     __syncthreads();  // sums for what the first layer saw
     if (!active) continue;
     for (int k = row.thread; k < READS + OWN_UNITS; k += A::TEAM) own[k < READS ? A::D_READS + k : A::D_HIDDEN + k - READS] = FirstBack::total(own + A::SCRATCH, k);
