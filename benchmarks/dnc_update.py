@@ -4,13 +4,15 @@
 
 Copy at length 20 (41 steps, 9 inputs, 8 outputs), LSTM controller of 100, memory of 64 x 20, four read heads, float32.
 On a CPU batches of 1 and 16 in the loop of a run (`tapehead.train`) and in a loop of the user's own (drop-in); on a GPU
-a population of 64 seeds with batches of 16 in the loop of a run. Both with Adam. An update is sampling, forward, loss,
-backward, clipping and optimiser. Where the package `dnc` is installed (`pip install --no-deps dnc`), the same loop is
-timed with its DNC of the same sizes.
+a population of 64 seeds with batches of 1 and 16 in the loop of a run, on the fused scan and on the reference. Both
+with Adam. An update is sampling, forward, loss, backward, clipping and optimiser. Where the package `dnc` is installed
+(`pip install --no-deps dnc`), the same loop is timed with its DNC of the same sizes.
 
 Rounds visit all subjects in turn, because machines are shared and clocks move: compare figures of one run with each
 other. `cpu_ms` is the least processor time of an update, all threads together, which other processes disturb least; it
-counts threads of torch that spin while they wait, so a user's own loop also runs on one thread.
+counts threads of torch that spin while they wait, so a user's own loop also runs on one thread. `kernels_us`, on a GPU:
+mean time of a launch of the fused scan's kernels, from a profile of one more round; with graphs there are two launches
+of each an update, one for each group of seeds, and they overlap.
 """
 
 import argparse
@@ -27,12 +29,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 import tapehead
 from tapehead.bench.measure import DropIn, experiment_subject, synchronise
 from tapehead.experiment.config import Experiment
+from tapehead.experiment.parts import BLOCK
 
 MACHINE = {"controller": "lstm", "controller_size": 100, "memory_slots": 64, "memory_width": 20, "read_heads": 4}
+
+OWN = ("dnc_", "update_")  # what the names of our kernels begin with
 
 
 class Subject:
@@ -58,6 +64,13 @@ class Subject:
             synchronise()
             self.wall.append((time.perf_counter() - began) / self.updates)
             self.cpu.append((time.process_time() - worked) / self.updates)
+
+    def kernels(self) -> dict[str, float]:
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            self.run()
+            synchronise()
+        mine = [event for event in seen.key_averages() if event.key.startswith(OWN)]
+        return {event.key: round(event.device_time_total / event.count, 1) for event in mine}
 
     def row(self) -> dict[str, Any]:
         episodes = self.seeds * self.batch
@@ -129,7 +142,8 @@ def installable(batch: int, threads: int) -> list[Subject]:
 
 def subjects(device: str) -> list[Subject]:
     if device.startswith("cuda"):
-        return [loop("auto", 64, 16, 1, 1, 1, device)]
+        fused = [loop("gpu", 64, batch, 1, BLOCK, 1, device) for batch in (1, 16)]
+        return [*fused, *(loop("reference", 64, batch, 1, 1, 1, device) for batch in (1, 16))]
     found = []
     for batch, threads, updates in ((1, 1, 10), (16, 1, 2), (16, 2, 2)):
         found += [loop("auto", 1, batch, threads, updates, 10, device), drop_in("auto", batch, threads, updates, 10)]
@@ -157,13 +171,18 @@ def main() -> None:
     options = parser.parse_args()
     all_subjects = subjects(options.device)
     for subject in all_subjects:
-        subject.round()  # compiles and warms up
+        for _ in range(2):  # compiles, warms up and, on a GPU, captures graphs
+            subject.round()
         subject.forget()
     for _ in range(options.rounds):
         for subject in all_subjects:
             subject.round()
     rows = [subject.row() for subject in all_subjects]
     show(rows)
+    if options.device.startswith("cuda"):
+        for subject, row in zip(all_subjects, rows, strict=True):
+            row["kernels_us"] = subject.kernels()
+            print(f"{row['system']:28} {row['seeds']:5} {row['batch']:5} {row['kernels_us']}")
     if options.out:
         record = {
             "what": "copy at length 20, DNC with an LSTM of 100, 64 x 20, four read heads: complete updates",

@@ -31,6 +31,9 @@ from torch import Tensor
 
 from tapehead.environment import environment
 from tapehead.kernels import nvrtc
+from tapehead.kernels.dnc_scan import gpu as dnc_gpu
+from tapehead.kernels.dnc_scan.contract import DNCState, state_shapes
+from tapehead.kernels.dnc_scan.spec import DNCSpec
 from tapehead.kernels.lstm_scan import gpu as lstm_gpu
 from tapehead.kernels.lstm_scan.contract import LSTMSpec
 from tapehead.kernels.ntm_scan import gpu as ntm_gpu
@@ -42,7 +45,7 @@ from tapehead.kernels.update.optimisers import Adam, Graves
 
 RESULTS = Path(__file__).parent / "results"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-OURS = ("ntm_", "lstm_", "update_")  # how the names of our kernels begin
+OURS = ("ntm_", "dnc_", "lstm_", "update_")  # how the names of our kernels begin
 PLACES = ("/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer", "/opt/nvidia/*/bin")
 LONGEST = 300  # seconds of one tool
 SETTLE = 0.2  # seconds for the reports of a shape to arrive: another process prints them
@@ -51,9 +54,10 @@ SMALL = dict(input_size=3, output_size=2, controller_size=6, memory_width=5)
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A machine, a network and the sizes of their calls."""
+    """Machines, a network and the sizes of their calls."""
 
     machine: ScanSpec
+    dnc: DNCSpec
     seeds: int
     steps: int
     batch: int
@@ -65,10 +69,12 @@ class Shape:
 
 SHAPES = {
     "copy, registers and shared memory": Shape(
-        ScanSpec(input_size=9, output_size=8), 2, 3, 2, 128, LSTMSpec(9, 8, 128, 2), 17163
+        ScanSpec(input_size=9, output_size=8), DNCSpec(input_size=9, output_size=8),
+        2, 3, 2, 128, LSTMSpec(9, 8, 128, 2), 17163,
     ),
     "read first, write gate, clip": Shape(
         ScanSpec(**SMALL, order="read_then_write", write_gate=True, interface_clip=0.5),
+        DNCSpec(**SMALL, masked_content=True, deallocation=True, link_sharpness=True, detached_usage=True),
         2, 3, 2, 9, LSTMSpec(4, 3, 60, 3), update_gpu.PART + 2,
     ),
     "feedforward, scalar shift, 2 + 3 heads": Shape(
@@ -76,22 +82,29 @@ SHAPES = {
             **SMALL, controller="feedforward", controller_layers=2, read_heads=2, write_heads=3, shift="scalar",
             shift_range=2, key_activation="linear", add_activation="sigmoid",
         ),
+        DNCSpec(**SMALL, controller="feedforward", controller_layers=2, read_heads=5, strength="softplus"),
         3, 4, 2, 7, LSTMSpec(3, 2, 5, 2), 2 * update_gpu.PART - 1,
     ),
     "sort, LSTM 2 x 100, 5 + 5 heads, weights streamed": Shape(
         ScanSpec(input_size=9, output_size=8, controller_layers=2, read_heads=5, write_heads=5),
+        DNCSpec(input_size=9, output_size=8, controller_layers=2, read_heads=5, deallocation=True),
         1, 2, 2, 128, LSTMSpec(40, 17, 96, 2), 3 * update_gpu.PART,
     ),
     "one slot, one step": Shape(
         ScanSpec(**SMALL, shift_range=2, output_from="hidden", add_activation="linear"),
+        DNCSpec(**SMALL, read_heads=1, masked_content=True),
         1, 1, 1, 1, LSTMSpec(4, 3, 32, 1), 1,
     ),
-    "several slots a thread": Shape(ScanSpec(**SMALL), 1, 2, 1, 600, LSTMSpec(2, 9, 33, 1), 3),
+    "several slots a thread": Shape(
+        ScanSpec(**SMALL), DNCSpec(**SMALL, read_heads=2), 1, 6, 1, 600, LSTMSpec(2, 9, 33, 1), 3
+    ),
     "512 threads": Shape(
-        ScanSpec(**SMALL | {"memory_width": 21}), 1, 2, 2, 256, LSTMSpec(2, 3, 70, 2), update_gpu.PART
+        ScanSpec(**SMALL | {"memory_width": 21}), DNCSpec(**SMALL | {"memory_width": 21}, link_sharpness=True),
+        1, 2, 2, 256, LSTMSpec(2, 3, 70, 2), update_gpu.PART,
     ),
     "64 sequences, gradient in chunks": Shape(
         ScanSpec(**SMALL | {"controller_size": 2, "memory_width": 2}),
+        DNCSpec(**SMALL | {"controller_size": 2, "memory_width": 2}, read_heads=1),
         1, 2, 64, 4, LSTMSpec(3, 2, 20, 1), update_gpu.PART + 1,
     ),
 }  # fmt: skip
@@ -143,6 +156,25 @@ def run_machine(shape: Shape, draws: Draws) -> list[Tensor]:
     return [outputs, *final, whole[0], least[0], *(part for one in learned for part in (one.costs, one.gradient))]
 
 
+def run_dnc(shape: Shape, draws: Draws) -> list[Tensor]:
+    """Every entry of the DNC's backend, with ragged lengths and slots, from a state and from the start."""
+    spec, s, t, b, n = shape.dnc, shape.seeds, shape.steps, shape.batch, shape.slots
+    parameters, inputs = draws.normal(s, spec.parameter_count, scale=0.1), draws.bits(s, t, b, spec.input_size)
+    shapes = state_shapes(spec, (s, b), n)
+    along = ("usage", "link", "precedence", "read_weightings", "write_weighting")
+    parts = {name: draws.weightings(*size) if name in along else draws.normal(*size) for name, size in shapes.items()}
+    scan = (spec, parameters, inputs, draws.counts(t, s, b), draws.counts(n, s, b), n)
+    outputs, final, _ = dnc_gpu.forward(*scan, DNCState(**parts), keep=False)
+    _, _, kept = dnc_gpu.forward(*scan, None, keep=True)
+    d_outputs = draws.normal(*outputs.shape)
+    d_final = DNCState(*(draws.normal(*part.shape) for part in final))
+    whole = dnc_gpu.backward(*scan, kept, d_outputs, d_final)
+    least = dnc_gpu.backward(*scan, kept, d_outputs, None, state_gradient=False)
+    given = (spec, parameters, inputs, draws.bits(*outputs.shape), draws.bits(s, t, b), *scan[3:])
+    learned = [dnc_gpu.loss_and_gradient(*given, loss=loss) for loss in dnc_gpu.LOSSES]
+    return [outputs, *final, *whole[:2], least[0], *(part for one in learned for part in one)]
+
+
 def run_network(shape: Shape, draws: Draws) -> list[Tensor]:
     """Every entry of the LSTM's backend, with ragged lengths."""
     spec, s, t, b = shape.network, shape.seeds, shape.steps, shape.batch
@@ -188,8 +220,9 @@ def work(names: Sequence[str], device: torch.device) -> None:
     for name in names:
         print(f"@begin {name}", flush=True)
         start, draws = time.perf_counter(), Draws(device)
-        results = [*run_machine(SHAPES[name], draws), *run_network(SHAPES[name], draws)]
-        results += run_update(SHAPES[name], draws)
+        shape = SHAPES[name]
+        results = [*run_machine(shape, draws), *run_dnc(shape, draws), *run_network(shape, draws)]
+        results += run_update(shape, draws)
         finite = all(bool(part.cpu().isfinite().all()) for part in results)
         if device.type == "cuda":
             torch.cuda.synchronize()

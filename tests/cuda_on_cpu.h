@@ -53,7 +53,8 @@ static std::vector<Fibre> all_fibres;
 static jmp_buf scheduler;
 static int current;
 static Barrier cluster;
-static std::vector<Barrier> blocks, warps;
+static std::vector<Barrier> blocks, warps, teams;
+constexpr int MOST_TEAMS = 16;  // of a block
 static std::vector<float4> memories;  // shared memory of all blocks of a cluster
 static std::vector<float> exchanged;
 static void (*body)(const void*);
@@ -87,7 +88,7 @@ static bool run_cluster(int first, int size, int threads, int shared_bytes) {
   std::fill(words, words + size * SHARED_WORDS, UNTOUCHED);
   copies.assign(all, {});
   all_fibres.resize(all); exchanged.resize(all);
-  cluster = Barrier{all}; blocks.assign(size, Barrier{threads}); warps.assign(all / 32, Barrier{32});
+  cluster = Barrier{all}; blocks.assign(size, Barrier{threads}); teams.assign(size * MOST_TEAMS, Barrier{}); warps.assign(all / 32, Barrier{32});
   for (Fibre& fibre : all_fibres) {
     fibre.stack.resize(1 << 16); fibre.started = fibre.done = false; fibre.barrier = nullptr;
     getcontext(&fibre.entry);
@@ -128,6 +129,11 @@ inline void emulated_wait() {
 inline float4* memory_of_block() { return fibres::memories.data() + fibres::current / blockDim.x * SHARED_VECTORS; }
 inline void emulated_cluster_wait() { fibres::wait(fibres::cluster); }
 inline fibres::Barrier& barrier_of_block() { return fibres::blocks[fibres::current / blockDim.x]; }
+inline void emulated_team_wait(int team, int size) {
+  fibres::Barrier& barrier = fibres::teams[fibres::current / blockDim.x * fibres::MOST_TEAMS + team];
+  barrier.size = size;
+  fibres::wait(barrier);
+}
 inline void __syncthreads() { fibres::wait(barrier_of_block()); }
 inline float __shfl_xor_sync(unsigned, float x, int bit) {
   const int me = fibres::current;

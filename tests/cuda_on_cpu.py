@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tapehead.kernels.dnc_scan import gpu as dnc_gpu
 from tapehead.kernels.lstm_scan import gpu as lstm_gpu
 from tapehead.kernels.lstm_scan.contract import LSTMSpec
 from tapehead.kernels.ntm_scan import gpu
@@ -25,6 +26,9 @@ UPDATE = ("update_look", "update_apply")
 LSTM = (
     "lstm_order", "lstm_pack", "lstm_begin", "lstm_inputs", "lstm_below", "lstm_gradient", "lstm_forward",
     "lstm_backward", "lstm_outputs", "lstm_outputs_back", "lstm_sums", "lstm_ends",
+)  # fmt: skip
+DNC = (
+    "dnc_pack", "dnc_forward", "dnc_outputs", "dnc_backward", "dnc_gradient", "dnc_add_chunks", "dnc_input_gradient",
 )  # fmt: skip
 LSTM_CLUSTERS = ("lstm_layer", "lstm_layer_back")
 DECLARATION = "extern __shared__ float4 shared_memory[];"
@@ -64,11 +68,13 @@ def emulated(blocks: int = 3) -> Iterator[None]:
         (gpu, "_kernels", lambda plan, device: EmulatedKernels(gpu.source(plan), SCAN)),
         (gpu, "_blocks_at_once", lambda device: blocks),
         (update_gpu, "_kernels", lambda device: EmulatedKernels(update_gpu.source(), UPDATE)),
+        (dnc_gpu, "_kernels", lambda plan, device: EmulatedKernels(dnc_gpu.source(plan), DNC)),
         (lstm_gpu, "_kernels", emulated_lstm),
         (lstm_gpu, "_cluster", lambda spec, device: 0),
     )
     gpu._plan.cache_clear()
     gpu._shape.cache_clear()
+    dnc_gpu._plan.cache_clear()
     with contextlib.ExitStack() as stack:
         for owner, name, value in replaced:
             stack.enter_context(mock.patch.object(owner, name, value))

@@ -60,12 +60,18 @@ def fused_lstm(name: str) -> LSTMBackend:
     return cast(LSTMBackend, gpu)
 
 
-def fused_dnc(name: str) -> FusedDNC:
-    """The module of a fused backend of the DNC: there is one for CPUs."""
-    assert name == "cpu"
-    from tapehead.kernels.dnc_scan import cpu
+ONLY_EMULATED = "the DNC's GPU kernel has run under emulation and on no GPU yet: choose backend 'gpu' to try it."
 
-    return cast(FusedDNC, cpu)
+
+def fused_dnc(name: str) -> FusedDNC:
+    """The module of a fused backend of the DNC."""
+    if name == "cpu":
+        from tapehead.kernels.dnc_scan import cpu
+
+        return cast(FusedDNC, cpu)
+    from tapehead.kernels.dnc_scan import gpu
+
+    return cast(FusedDNC, gpu)
 
 
 def choose(backend: str, spec: ScanSpec, dtype: torch.dtype, device: torch.device, slots: int) -> tuple[str, str]:
@@ -79,15 +85,11 @@ def choose_lstm(backend: str, spec: LSTMSpec, dtype: torch.dtype, device: torch.
     return _choose(backend, device, lambda name: fused_lstm(name).refusal(spec, dtype, device))
 
 
-def choose_dnc(backend: str, spec: DNCSpec, dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
-    """The same for a DNC."""
-
-    def refusal(name: str) -> str | None:
-        if name == "gpu":
-            return "there is no GPU kernel of the DNC; on a GPU the reference runs groups of seeds side by side."
-        return fused_dnc(name).refusal(spec, dtype, device)
-
-    return _choose(backend, device, refusal)
+def choose_dnc(backend: str, spec: DNCSpec, dtype: torch.dtype, device: torch.device, slots: int) -> tuple[str, str]:
+    """The same for a DNC, on a tape of so many slots."""
+    if backend == "auto" and device.type == "cuda":
+        return "reference", ONLY_EMULATED
+    return _choose(backend, device, lambda name: fused_dnc(name).refusal(spec, dtype, device, slots))
 
 
 def _choose(backend: str, device: torch.device, refusal: Callable[[str], str | None]) -> tuple[str, str]:

@@ -1,9 +1,11 @@
-"""The fused scan of the DNC against the reference in float64 with autograd: outputs, final state, all gradients, costs.
+"""The fused scans of the DNC against the reference in float64 with autograd: outputs, final state, gradients, costs.
 
-Memory that nothing has written to holds NaN in all comparisons.
+Memory that nothing has written to holds NaN in all comparisons on the CPU. The GPU's kernels run there thread by thread
+wherever there is a C++ compiler, and on a GPU where there is one.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,15 +16,17 @@ from torch import Tensor
 
 from tapehead import DNC, DNCState
 from tapehead.kernels import dispatch
-from tapehead.kernels.dnc_scan import cpu, reference
+from tapehead.kernels.dnc_scan import cpu, gpu, reference
 from tapehead.kernels.dnc_scan.contract import initial_state, state_shapes
+from tapehead.kernels.dnc_scan.gpu_plan import Plan, rows_of_block
 from tapehead.kernels.dnc_scan.spec import DNCSpec
 from tapehead.kernels.ntm_scan.controllers import FeedforwardController
 from tapehead.kernels.ntm_scan.spec import SIZES
 from tapehead.losses import BINARY, CATEGORICAL, Loss
 from tapehead.models.sequence import SequenceModel
 
-# Relative norm of each part. Seen: 1.7e-15 in float64, 5.6e-7 in float32, both of the interface's biases.
+# Relative norm of each part. Seen: 1.7e-15 in float64, and in float32 5.6e-7 on the CPU, both of the interface's
+# biases; 6.7e-7 of the GPU's kernels, emulated, of the inputs of a feedforward machine.
 TOLERANCES = {torch.float64: 1e-14, torch.float32: 2e-6}
 SEEDS = 2
 CPU = torch.device("cpu")
@@ -57,6 +61,19 @@ CASES: dict[str, tuple[Fields, Shape]] = {
     ),
 }
 cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+H200 = 232448  # bytes of shared memory that a block may have
+LONG: tuple[Fields, Shape] = (dict(deallocation=True), Shape(6, 2, 131, True))
+GPU_CASES: dict[str, tuple[tuple[Fields, Shape], int]] = {
+    **{name: (CASES[name], H200) for name in ("parts of the tape", "the paper's machine", "one of everything")},
+    "five heads, 2 layers, 19 slots": ((CASES["five heads, 2 layers, 19 slots"][0], Shape(9, 5, 19, True)), H200),
+    **{name: (CASES[name], H200) for name in ("feedforward, softplus", "de-allocation")},
+    "all options": ((CASES["all options"][0], Shape(9, 5, 13, True)), H200),
+    "two sequences at a time forward, one backward": ((CASES["all options"][0], Shape(5, 4, 13)), 12000),
+    "a long tape": (LONG, H200),
+    "links in global memory": (LONG, 60000),
+    "links and memory in global memory": (LONG, 42000),
+}
+gpu_cases = pytest.mark.parametrize("case", GPU_CASES.values(), ids=GPU_CASES)
 both_types = pytest.mark.parametrize("dtype", TOLERANCES, ids=["float64", "float32"])
 
 
@@ -100,7 +117,7 @@ def draw(options: Fields, shape: Shape, seed: int = 1) -> Problem:
 
 
 def error(have: Tensor, want: Tensor) -> float:
-    difference, size = float((have.double() - want).norm()), float(want.norm())
+    difference, size = float((have.cpu().double() - want).norm()), float(want.norm())
     return difference / size if size else difference
 
 
@@ -119,6 +136,10 @@ def named(values: Any, prefix: str = "") -> dict[str, Tensor]:
 @both_types
 def test_agrees_with_the_reference(case: tuple[Fields, Shape], dtype: torch.dtype) -> None:
     """From a given state, with gradients of outputs and final state."""
+    check_scan(cpu, case, dtype, CPU)
+
+
+def check_scan(backend: Any, case: tuple[Fields, Shape], dtype: torch.dtype, device: torch.device) -> None:
     problem = draw(*case)
     spec, tape, flat, inputs, lengths, slots, state = problem
     variables = [part.clone().requires_grad_() for part in (flat, inputs, *state)]
@@ -129,15 +150,15 @@ def test_agrees_with_the_reference(case: tuple[Fields, Shape], dtype: torch.dtyp
     gradients = torch.autograd.grad([outputs, *final], variables, weights)
 
     def cast(parts: Any) -> list[Tensor]:
-        return [part.to(dtype) for part in parts]
+        return [part.to(device, dtype) for part in parts]
 
     with poisoned():
-        given = (*cast((flat, inputs)), lengths, slots, tape)
-        y, end, kept = cpu.forward(spec, *given, DNCState(*cast(state)), keep=True)
-        without, _, nothing = cpu.forward(spec, *given, DNCState(*cast(state)), keep=False)
+        given = (*cast((flat, inputs)), lengths.to(device), slots.to(device), tape)
+        y, end, kept = backend.forward(spec, *given, DNCState(*cast(state)), keep=True)
+        without, _, nothing = backend.forward(spec, *given, DNCState(*cast(state)), keep=False)
         d_y, *d_end = cast(weights)
-        d_flat, d_inputs, d_state = cpu.backward(spec, *given, kept, d_y, DNCState(*d_end))
-        again = cpu.backward(spec, *given, kept, d_y, DNCState(*d_end), state_gradient=False)
+        d_flat, d_inputs, d_state = backend.backward(spec, *given, kept, d_y, DNCState(*d_end))
+        again = backend.backward(spec, *given, kept, d_y, DNCState(*d_end), state_gradient=False)
     assert_close(named(end) | {"outputs": y}, named(final) | {"outputs": outputs}, dtype)
     assert d_state is not None
     assert_close(named((d_flat, d_inputs, *d_state), "d "), named(gradients, "d "), dtype)
@@ -158,6 +179,10 @@ def training(problem: Problem, loss: Loss) -> tuple[Tensor, Tensor]:
 @cases
 @both_types
 def test_a_training_step_agrees_with_the_reference(case: tuple[Fields, Shape], dtype: torch.dtype) -> None:
+    check_training(cpu, case, dtype, CPU)
+
+
+def check_training(backend: Any, case: tuple[Fields, Shape], dtype: torch.dtype, device: torch.device) -> None:
     problem = draw(*case)
     spec, tape, flat, inputs, lengths, slots, _ = problem
     used = slots if case[1].ragged else None
@@ -168,8 +193,9 @@ def test_a_training_step_agrees_with_the_reference(case: tuple[Fields, Shape], d
         costs = torch.stack([loss.nats(*parts) for parts in zip(logits, targets, mask, strict=True)])
         (gradient,) = torch.autograd.grad(costs.mean(dim=1).sum(), own)
         with poisoned():
-            given = [part.to(dtype) for part in (flat, inputs, targets, mask)]
-            have = cpu.loss_and_gradient(spec, *given, lengths, slots, tape, str(loss.kernel))
+            given = [part.to(device, dtype) for part in (flat, inputs, targets, mask)]
+            counts = (lengths.to(device), slots.to(device), tape)
+            have = backend.loss_and_gradient(spec, *given, *counts, str(loss.kernel))
         want = {"costs": costs} | spec.split_parameters(gradient)
         assert_close({"costs": have[0]} | spec.split_parameters(have[1]), want, dtype)
 
@@ -177,53 +203,69 @@ def test_a_training_step_agrees_with_the_reference(case: tuple[Fields, Shape], d
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_seed_alone_is_the_seed_among_others(threads: int, one_thread: None) -> None:
     """With padding that its neighbours need, and without; to the bit."""
+    torch.set_num_threads(threads)
+    check_seeds(cpu, CPU)
+
+
+def check_seeds(backend: Any, device: torch.device) -> None:
     problem = draw(*CASES["five heads, 2 layers, 19 slots"])
     targets, mask = training(problem, BINARY)
     problem.lengths[1].clamp_(1, 15)
     mask[:, 15:] = 0.0
-    given = [part.float() for part in (problem.flat, problem.inputs, targets, mask)]
-    given += [problem.lengths, problem.slots]
-    torch.set_num_threads(threads)
-    everyone = cpu.loss_and_gradient(problem.spec, *given, problem.tape, "binary")
+    given = [part.to(device, torch.float32) for part in (problem.flat, problem.inputs, targets, mask)]
+    given += [problem.lengths.to(device), problem.slots.to(device)]
+    everyone = backend.loss_and_gradient(problem.spec, *given, problem.tape, "binary")
     for seed, steps in enumerate((18, 15)):
         flat, *sequences, lengths, slots = (part[seed : seed + 1] for part in given)
         mine = (flat, *(part[:, :steps] for part in sequences), lengths, slots)
-        alone = cpu.loss_and_gradient(problem.spec, *mine, problem.tape, "binary")
+        alone = backend.loss_and_gradient(problem.spec, *mine, problem.tape, "binary")
         for have, want in zip(alone, everyone, strict=True):
             assert torch.equal(have[0], want[seed])
 
 
 def test_what_does_not_count_changes_nothing() -> None:
+    check_padding(cpu, CPU, torch.float64)
+
+
+def check_padding(backend: Any, device: torch.device, dtype: torch.dtype) -> None:
     problem = draw({}, Shape())
     targets, mask = training(problem, BINARY)
     beyond = torch.arange(7).unsqueeze(-1) >= problem.lengths.unsqueeze(1)
     mask[beyond] = 0.0
     other = [problem.inputs.clone(), targets.clone()]
     other[0][beyond], other[1][mask == 0] = torch.nan, torch.nan
-    counts = (problem.lengths, problem.slots, problem.tape, "binary")
-    one = cpu.loss_and_gradient(problem.spec, problem.flat, problem.inputs, targets, mask, *counts)
-    two = cpu.loss_and_gradient(problem.spec, problem.flat, *other, mask, *counts)
+    counts = (problem.lengths.to(device), problem.slots.to(device), problem.tape, "binary")
+    flat, inputs, targets, mask, *other = (
+        part.to(device, dtype) for part in (problem.flat, problem.inputs, targets, mask, *other)
+    )
+    one = backend.loss_and_gradient(problem.spec, flat, inputs, targets, mask, *counts)
+    two = backend.loss_and_gradient(problem.spec, flat, *other, mask, *counts)
     assert all(map(torch.equal, one, two))
 
 
 def test_what_is_not_finite_stays_so() -> None:
     """A seed whose numbers are NaN says so, also where a usage has no place in the order; its neighbour is as
     before."""
+    check_not_finite(cpu, CPU, torch.float64)
+
+
+def check_not_finite(backend: Any, device: torch.device, dtype: torch.dtype) -> None:
     problem = draw({}, Shape())
     targets, mask = training(problem, BINARY)
-    problem.lengths.fill_(7)
-    given = (problem.inputs, targets, mask, problem.lengths, problem.slots, problem.tape, "binary")
-    want = cpu.loss_and_gradient(problem.spec, problem.flat, *given)
-    flat = problem.flat.clone()
-    flat[1, 5] = torch.nan
-    costs, gradient = cpu.loss_and_gradient(problem.spec, flat, *given)
+    lengths, slots = problem.lengths.fill_(7).to(device), problem.slots.to(device)
+    flat, inputs, targets, mask = (part.to(device, dtype) for part in (problem.flat, problem.inputs, targets, mask))
+    given = (inputs, targets, mask, lengths, slots, problem.tape, "binary")
+    want = backend.loss_and_gradient(problem.spec, flat, *given)
+    broken = flat.clone()
+    broken[1, 5] = torch.nan
+    costs, gradient = backend.loss_and_gradient(problem.spec, broken, *given)
     assert not bool(torch.isfinite(costs[1]).all() and torch.isfinite(gradient[1]).all())
     assert torch.equal(costs[0], want[0][0])
     assert torch.equal(gradient[0], want[1][0])
     usage = problem.state.usage.clone()
     usage[1, 0, 2] = torch.nan
-    counts = (problem.lengths, problem.slots, problem.tape, problem.state._replace(usage=usage))
-    outputs, final, _ = cpu.forward(problem.spec, problem.flat, problem.inputs, *counts, keep=False)
+    state = problem.state._replace(usage=usage).to(device, dtype)
+    outputs, final, _ = backend.forward(problem.spec, flat, inputs, lengths, slots, problem.tape, state, keep=False)
     assert bool(final.memory[1, 0].isnan().any())
     assert bool(outputs[0].isfinite().all())
 
@@ -231,14 +273,171 @@ def test_what_is_not_finite_stays_so() -> None:
 @pytest.mark.parametrize("masked", [False, True])
 def test_huge_memories(masked: bool) -> None:
     """Squares that overflow float32."""
+    check_huge(cpu, masked, CPU)
+
+
+def check_huge(backend: Any, masked: bool, device: torch.device) -> None:
     spec, tape, flat, inputs, lengths, slots, state = draw(dict(masked_content=masked), Shape())
     state = state._replace(memory=1e25 * state.memory)
     single = DNCState(*(part.float() for part in state))
     outputs, final, _ = reference.scan(spec, flat.float(), inputs.float(), lengths, None, single)
-    given = (flat.float(), inputs.float(), lengths, slots, tape, single)
-    y, end, _ = cpu.forward(spec, *given, keep=False)
+    counts = (lengths.to(device), slots.to(device), tape)
+    given = (flat.to(device, torch.float32), inputs.to(device, torch.float32), *counts, single.to(device))
+    y, end, _ = backend.forward(spec, *given, keep=False)
     assert bool(y.isfinite().all()) == bool(outputs.isfinite().all())
     assert error(end.write_weighting, final.write_weighting.double()) < TOLERANCES[torch.float32]
+
+
+# --- the GPU's kernels ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Says how much shared memory a block may have."""
+    return lambda limit: monkeypatch.setattr(gpu, "_shared_limit", lambda device: limit)
+
+
+@gpu_cases
+def test_the_gpu_agrees_with_the_reference(
+    case: tuple[tuple[Fields, Shape], int], device: torch.device, limit: Callable[[int], None]
+) -> None:
+    limit(case[1])
+    check_scan(gpu, case[0], torch.float32, device)
+    check_training(gpu, case[0], torch.float32, device)
+
+
+def test_the_cases_have_every_layout() -> None:
+    """So that a change of plan does not take a path away from the tests."""
+    plans = [
+        Plan(DNCSpec(**SMALL | fields), shape.tape, most, rows_of_block(shape.batch))
+        for (fields, shape), most in GPU_CASES.values()
+    ]
+    layouts = [(plan.forward, plan.backward) for plan in plans]
+    passes = [layout for pair in layouts for layout in pair if layout is not None]
+    assert len(passes) == 2 * len(plans)
+    assert {layout.rows for layout in passes} == {1, 2, 4}
+    for k in (0, 1):
+        shared = {(one.link_shared, one.tape_shared) for pair in layouts if (one := pair[k]) is not None}
+        assert shared == {(True, True), (False, True), (False, False)} - ({(False, False)} if k == 0 else set())
+    assert any(layout.lanes > 1 for layout in passes)
+    assert {1, 2, 64} <= {layout.link_lanes for layout in passes}, "rows of links below, within and beyond a warp"
+    assert any(
+        forward is not None and backward is not None and forward.rows > backward.rows for forward, backward in layouts
+    )
+
+
+def test_a_seed_alone_is_the_seed_among_others_on_a_gpu(device: torch.device, limit: Callable[[int], None]) -> None:
+    limit(H200)
+    check_seeds(gpu, device)
+
+
+def test_gradients_of_large_batches_are_added_in_chunks(device: torch.device, limit: Callable[[int], None]) -> None:
+    limit(H200)
+    check_training(gpu, (dict(controller_size=2, memory_width=2, read_heads=1), Shape(2, 65, 3)), torch.float32, device)
+
+
+def test_numbers_that_do_not_count_or_are_not_finite_on_a_gpu(
+    device: torch.device, limit: Callable[[int], None]
+) -> None:
+    limit(H200)
+    check_padding(gpu, device, torch.float32)
+    check_not_finite(gpu, device, torch.float32)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_huge_memories_on_a_gpu(masked: bool, device: torch.device, limit: Callable[[int], None]) -> None:
+    limit(H200)
+    check_huge(gpu, masked, device)
+
+
+def test_no_sequences_launch_nothing_on_a_gpu(
+    device: torch.device, limit: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA refuses a grid without blocks; the gradient of nothing is zero."""
+    limit(H200)
+    spec, tape, flat, inputs, lengths, slots, state = draw({}, Shape())
+    counts = (lengths[:, :0].to(device), slots[:, :0].to(device), tape)
+    given = (flat.to(device, torch.float32), inputs[:, :, :0].to(device, torch.float32), *counts)
+    empty = DNCState(*(part[:, :0] for part in state)).to(device, torch.float32)
+    launched, kernels = [], gpu._kernels(gpu._plan(spec, tape, 1, device), device)
+
+    class Recording:
+        def launch(self, name: str, grid: tuple[int, ...], *rest: Any) -> None:
+            launched.append(name)
+            kernels.launch(name, grid, *rest)
+
+    monkeypatch.setattr(gpu, "_kernels", lambda plan, device: Recording())
+    y, final, kept = gpu.forward(spec, *given, empty, keep=True)
+    d_flat, d_inputs, _ = gpu.backward(spec, *given, kept, y, final)
+    assert y.shape == (2, 7, 0, 2)
+    assert d_inputs.shape == (2, 7, 0, 3)
+    assert not d_flat.any()
+    assert launched == ["dnc_gradient"]
+
+
+SIZES_OF_A_PAPER: Fields = dict(input_size=9, output_size=8)
+
+
+@pytest.mark.parametrize("most", [H200, 166912, 101376])
+def test_the_paper_sized_machine_fits_every_gpu(most: int) -> None:
+    for slots in (16, 64, 128, 256 if most > 101376 else 192):
+        assert Plan(DNCSpec(**SIZES_OF_A_PAPER), slots, most).refusal() is None
+    at_64 = Plan(DNCSpec(**SIZES_OF_A_PAPER), 64, most)
+    for layout in (at_64.forward, at_64.backward):
+        assert layout is not None
+        assert layout.link_shared
+        assert layout.tape_shared
+        assert layout.shared_bytes <= most
+        assert layout.rows == 4 or most < H200
+
+
+def test_what_does_not_fit_a_gpu_is_refused_with_its_numbers(limit: Callable[[int], None]) -> None:
+    spec = DNCSpec(**SIZES_OF_A_PAPER)
+    reason = Plan(spec, 2000, H200).refusal()
+    assert reason is not None
+    assert all(word in reason for word in ("forward pass on 2000 slots", "232448", "shared memory"))
+    assert "at most 2048 slots, and this tape 2049" in str(Plan(spec, 2049, H200).refusal())
+    limit(H200)
+    with pytest.raises(ValueError, match=r"cannot run this scan.*2049"):
+        gpu._plan(spec, 2049, 4, torch.device("cuda"))
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(DNCSpec) if field.name not in SIZES])
+def test_an_unknown_value_is_refused_on_a_gpu_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(gpu.nvrtc, "missing", lambda: None)
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: H200)
+    place = (torch.float32, torch.device("cuda", 7))  # of no other test: refusals are kept
+    spec = DNCSpec(**SMALL)
+    assert gpu.refusal(spec, *place, 6) is None
+    object.__setattr__(spec, name, "invented")
+    reason = gpu.refusal.__wrapped__(spec, *place, 6)
+    assert reason is not None
+    assert all(word in reason for word in ("GPU", name, "'invented'", "only"))
+
+
+@pytest.mark.gpu
+def test_a_training_step_can_be_captured() -> None:
+    """And replayed on other numbers: the same bits as without a graph."""
+    problem, place = draw(*CASES["five heads, 2 layers, 19 slots"]), torch.device("cuda")
+    targets, mask = training(problem, BINARY)
+    given = [part.to(place, torch.float32) for part in (problem.flat, problem.inputs, targets, mask)]
+    given += [problem.lengths.to(place), problem.slots.to(place)]
+    dnc = DNC(3, 2, controller_size=5, controller_layers=2, memory_slots=19, memory_width=3, read_heads=5).cuda()
+    assert dnc.backend_in_use() == "gpu"
+
+    def learn() -> tuple[Tensor, Tensor]:
+        *parts, lengths, slots = given
+        return dnc.loss_and_gradient(*parts, lengths, slots=slots, checked=True)[:2]
+
+    learn()  # compiles
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = learn()
+    given[0].mul_(0.5)
+    graph.replay()
+    for have, want in zip(captured, learn(), strict=True):
+        assert torch.equal(have, want)
 
 
 # --- dispatch ---------------------------------------------------------------------------------------------------------
@@ -248,11 +447,11 @@ def test_huge_memories(masked: bool) -> None:
 def test_an_unknown_value_of_an_option_is_refused_by_name(name: str) -> None:
     spec = DNCSpec(**SMALL)
     object.__setattr__(spec, name, "invented")  # of a later version
-    chosen, reason = dispatch.choose_dnc("auto", spec, torch.float32, CPU)
+    chosen, reason = dispatch.choose_dnc("auto", spec, torch.float32, CPU, 6)
     assert chosen == "reference"
     assert all(word in reason for word in (name, "'invented'", "only"))
     with pytest.raises(ValueError, match=r"backend 'cpu' cannot run this machine.*invented"):
-        dispatch.choose_dnc("cpu", spec, torch.float32, CPU)
+        dispatch.choose_dnc("cpu", spec, torch.float32, CPU, 6)
 
 
 class Outside(FeedforwardController):
@@ -268,10 +467,13 @@ def test_what_runs_where() -> None:
     assert "Outside" in outside.backend_and_reason()[1]
     y, _ = outside(torch.zeros(2, 1, 3))
     assert y.requires_grad
-    with pytest.raises(ValueError, match="'gpu' cannot run this machine: there is no GPU kernel"):
+    with pytest.raises(ValueError, match="'gpu' cannot run this machine: the GPU kernel runs on CUDA devices"):
         DNC(3, 2, backend="gpu").backend_in_use()
-    assert dispatch.choose_dnc("auto", DNCSpec(**SMALL), torch.float32, torch.device("cuda"))[0] == "reference"
-    assert "float16" in dispatch.choose_dnc("auto", DNCSpec(**SMALL), torch.float16, CPU)[1]
+    chosen, reason = dispatch.choose_dnc("auto", DNCSpec(**SMALL), torch.float32, torch.device("cuda"), 6)
+    assert (chosen, "on no GPU yet" in reason) == ("reference", True)
+    with pytest.raises(ValueError, match="float32 only"):
+        dispatch.choose_dnc("gpu", DNCSpec(**SMALL), torch.float64, torch.device("cuda"), 6)
+    assert "float16" in dispatch.choose_dnc("auto", DNCSpec(**SMALL), torch.float16, CPU, 6)[1]
     assert DNC(3, 2).kernel_identity() != DNC(3, 2, backend="reference").kernel_identity()
 
 

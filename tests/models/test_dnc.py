@@ -496,9 +496,10 @@ def test_bad_state_and_input():
 
 
 @pytest.mark.gpu
-def test_a_seed_alone_and_among_others_on_a_gpu():
+@pytest.mark.parametrize("backend", ["gpu", "reference"])
+def test_a_seed_alone_and_among_others_on_a_gpu(backend):
     """Costs, gradients and logits, to the bit, with other lengths, other numbers of seeds, and limited slots."""
-    dnc = DNC(4, 2, memory_slots=19, memory_width=7, read_heads=3, controller_size=33).cuda()
+    dnc = DNC(4, 2, memory_slots=19, memory_width=7, read_heads=3, controller_size=33, backend=backend).cuda()
     flat = dnc.initial_population(list(range(35))).cuda()
     lengths = 1 + torch.arange(70, device="cuda").view(35, 2) % 9
     slots = 1 + torch.arange(70, device="cuda").view(35, 2) % 19

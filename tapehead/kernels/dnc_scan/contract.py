@@ -131,15 +131,16 @@ def check_state(
 
 
 class FusedDNC(Protocol):
-    """What the module of a fused backend (cpu/) offers. All tensors on its device, shapes already checked.
+    """What the module of a fused backend (cpu/ or gpu.py) offers. All tensors on its device, shapes already checked.
 
     tape: N. `state` None stands for the start, zeros, and `d_final` None for zeros. A backend computes in the
     parameters' dtype and never mixes seeds or sequences: seed 7 alone and seed 7 among others give the same bits. There
     is no trace: that is the reference's.
     """
 
-    def refusal(self, spec: DNCSpec, dtype: torch.dtype, device: torch.device) -> str | None:
-        """None if this backend can run such a machine here, otherwise one sentence that says why not."""
+    def refusal(self, spec: DNCSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
+        """None if this backend can run such a machine on a tape of so many slots here, otherwise one sentence that
+        says why not."""
 
     def identity(self, dtype: torch.dtype, device: torch.device) -> str:
         """A word for the compiled code, known before it is compiled: where it is equal, the code is."""

@@ -29,8 +29,8 @@ class DNC(DNCMachine, SequenceModel):
 
     x is [T, B, input_size] (`batch_first=True`: [B, T, ...]; one sequence: [T, input_size]); y are logits. `state` is
     a `DNCState`, or any tuple or list of its nine tensors. `return_trace=True` adds a `DNCTrace` of all that the heads
-    did, which the reference computes. `backend` is "auto", "reference" or "cpu"; `backend_in_use()` says what "auto"
-    takes. The options of the machine are the fields of `DNCConfig`:
+    did, which the reference computes. `backend` is "auto", "reference", "cpu" or "gpu"; `backend_in_use()` says what
+    "auto" takes. The options of the machine are the fields of `DNCConfig`:
 
     >>> dnc = DNC(9, 8, read_heads=2, memory_slots=64)
     >>> y, state = dnc(torch.zeros(5, 3, 9))
@@ -82,13 +82,18 @@ class DNC(DNCMachine, SequenceModel):
     def backend_and_reason(self) -> tuple[str, str]:
         return self._backend_for(self._value("output.weight"))
 
-    def _backend_for(self, weights: Tensor) -> tuple[str, str]:
-        return dispatch.choose_dnc(self.backend, self._spec, weights.dtype, weights.device)
+    def capturable(self, loss: Loss) -> bool:
+        backend = self.backend_in_use()
+        return backend == "gpu" and dispatch.is_fused(backend, loss)
 
-    def _backend_of_call(self, *tensors: Tensor) -> str:
-        """The backend for these tensors, the parameters first. "auto" leaves to the reference what a kernel cannot
-        read."""
-        backend, _ = self._backend_for(tensors[0])
+    def _backend_for(self, weights: Tensor, tape: int | None = None) -> tuple[str, str]:
+        slots = self.config.memory_slots if tape is None else tape
+        return dispatch.choose_dnc(self.backend, self._spec, weights.dtype, weights.device, slots)
+
+    def _backend_of_call(self, tape: int, *tensors: Tensor) -> str:
+        """The backend for these tensors, the parameters first, on a tape of so many slots. "auto" leaves to the
+        reference what a kernel cannot read."""
+        backend, _ = self._backend_for(tensors[0], tape)
         if backend == "reference" or op.readable(*tensors):
             return backend
         if self.backend != "auto":
@@ -155,7 +160,7 @@ class DNC(DNCMachine, SequenceModel):
         flat, x, lengths = (part.unsqueeze(0) for part in (flat, x, lengths))
         used = None if used is None else used.unsqueeze(0)
         one = None if state is None else DNCState(*(part.unsqueeze(0) for part in state))
-        fused = self._backend_of_call(flat, x, lengths, *(one or ())) != "reference"
+        fused = self._backend_of_call(tape, flat, x, lengths, *(one or ())) != "reference"
         trace: DNCTrace | None = None
         if fused:
             y, final = self._fused_scan(flat, x, lengths, used, tape, one)
@@ -170,14 +175,14 @@ class DNC(DNCMachine, SequenceModel):
     def _fused_scan(
         self, flat: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor | None, tape: int, state: DNCState | None
     ) -> tuple[Tensor, DNCState]:
-        backend, _ = self._backend_for(flat)
-        used = torch.full(lengths.shape, tape) if slots is None else slots
+        backend, _ = self._backend_for(flat, tape)
+        used = torch.full_like(lengths, tape) if slots is None else slots
         return op.scan(op.Call(dispatch.fused_dnc(backend), self._spec, lengths, used, tape), flat, inputs, state)
 
     # --- populations: on the reference one seed after the other on a CPU, groups of them on a GPU ---------------------
 
     def population(self, flat: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor | None = None) -> Tensor:
-        if self._backend_of_call(flat, inputs, lengths) != "reference":
+        if self._backend_of_call(self.config.memory_slots, flat, inputs, lengths) != "reference":
             self._check_population(flat, inputs, lengths, slots)
             return self._fused_scan(flat, inputs, lengths, slots, self.config.memory_slots, None)[0]
         if not _side_by_side(flat):
@@ -216,7 +221,7 @@ class DNC(DNCMachine, SequenceModel):
             if not checked:
                 self._check_training(flat, inputs, targets, mask, lengths, slots)
             tape = self.config.memory_slots
-            used = torch.full(lengths.shape, tape) if slots is None else slots
+            used = torch.full_like(lengths, tape) if slots is None else slots
             given = (flat.detach(), inputs, targets, mask, lengths, used, tape, str(loss.kernel), checked)
             return (*dispatch.fused_dnc(backend).loss_and_gradient(self._spec, *given), None)
         if backend != "reference" or not _side_by_side(flat):

@@ -42,7 +42,7 @@ KNOWN: dict[str, tuple[Any, ...]] = {
 """The values of every choice of a specification that the kernel computes; it refuses any other."""
 
 
-def refusal(spec: DNCSpec, dtype: torch.dtype, device: torch.device) -> str | None:
+def refusal(spec: DNCSpec, dtype: torch.dtype, device: torch.device, slots: int = 1) -> str | None:
     """None if this backend can run such a machine here, otherwise one sentence that says why not."""
     if device.type != "cpu":
         return f"the CPU kernel runs on the CPU, but the tensors are on {device}."
