@@ -145,8 +145,8 @@ def subjects(device: str) -> list[Subject]:
         fused = [loop("gpu", 64, batch, 1, BLOCK, 1, device) for batch in (1, 16)]
         return [*fused, *(loop("reference", 64, batch, 1, 1, 1, device) for batch in (1, 16))]
     found = []
-    for batch, threads, updates in ((1, 1, 10), (16, 1, 2), (16, 2, 2)):
-        found += [loop("auto", 1, batch, threads, updates, 10, device), drop_in("auto", batch, threads, updates, 10)]
+    for batch, threads, repeats in ((1, 1, 10), (16, 1, 2), (16, 2, 2)):
+        found += [loop("auto", 1, batch, threads, 10, repeats, device), drop_in("auto", batch, threads, 10, repeats)]
         found += installable(batch, threads)
     for batch in (1, 16):
         found += [loop("reference", 1, batch, 1, 1, 2, device), drop_in("reference", batch, 1, 1, 2)]

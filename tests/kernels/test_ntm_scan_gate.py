@@ -267,6 +267,27 @@ def test_bits_depend_neither_on_threads_nor_on_other_seeds() -> None:
     assert error(mean, alone[-1].double()) < 1e-5
 
 
+def test_a_sequences_bits_do_not_depend_on_how_long_the_others_are() -> None:
+    """Rows of a group are computed two at a time; a row whose neighbours have ended is computed alone."""
+    kernel = dispatch.fused("cpu")
+    for inputs in (1, 12):  # columns of the controller's weights that fill vectors, and some that do not
+        problem = make_problem(small(controller_size=19, input_size=inputs), seeds=1, batch=16, steps=9, tape=17)
+        spec, parameters, x, lengths, slots, state = problem.arguments(torch.float32, torch.device("cpu"))
+        d_outputs = problem.d_outputs.float()
+        d_final = ScanState(*(d.float() for d in problem.d_final))
+        seen = []
+        for others in (1, 4, 9):
+            lengths = torch.full_like(lengths, others)
+            lengths[:, ::4] = 9  # the first of each group
+            outputs, final, kept = kernel.forward(spec, parameters, x, lengths, slots, state, keep=True)
+            given = (spec, parameters, x, lengths, slots, state, kept, d_outputs, d_final)
+            _, d_inputs, d_state = kernel.backward(*given)
+            seen.append([part[:, ::4] for part in (*final, *d_state)] + [outputs[:, :, ::4], d_inputs[:, :, ::4]])
+        for other in seen[1:]:
+            for value, expected in zip(other, seen[0], strict=True):
+                assert torch.equal(value, expected)
+
+
 def test_padding_and_chunks_change_nothing_but_rounding() -> None:
     """A sequence alone, among longer ones, and in two pieces."""
     kernel = dispatch.fused("cpu")

@@ -15,7 +15,7 @@ from tapehead.kernels.ntm_scan.cpu.layout import Layout, Offsets, up
 Array = npt.NDArray[Any]
 
 SLOT_VECTORS = (
-    *("norms_g", "retention_g", "d_retention_g", "order_g", "products_g"),
+    *("norms_g", "retention_g", "d_retention_g", "products_g"),
     *("d_allocation_g", "d_content_g", "alpha_g", "delta_g"),
 )
 """Parts of a group's working memory with a number for each slot."""
@@ -77,6 +77,7 @@ def _record(layout: Layout, steps: int, n: int) -> Offsets:
         backward_at=steps * r * n,
         raw_forward_at=steps * r * n * spec.link_sharpness,
         raw_backward_at=steps * r * n * spec.link_sharpness,
+        order_at=steps * n,
         allocation_at=steps * n,
         usage_at=(steps + 1) * n,
         precedence_at=(steps + 1) * n,

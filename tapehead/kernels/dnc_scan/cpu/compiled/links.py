@@ -1,29 +1,92 @@
 """The link matrix, [n, n] with row i at i * n, and the precedence.
 
-As a `Tape` of width n, whose entry m of slot i is L(m, i): then `weigh_slots` gives forward weightings, L w, and
-`weigh_rows` backward weightings, L' w.
+As a `Tape` of width n, whose entry m of slot i is L(m, i), `weigh_slots` gives forward weightings, L w. Backward
+weightings, L' w, are those of all heads at a time, `add_backward`.
 """
 
 from typing import Any
 
 from tapehead.equations_dnc import LINK_EPSILON
 from tapehead.kernels.ntm_scan.cpu.compiled.intrinsics import leaf, view
+from tapehead.kernels.ntm_scan.cpu.compiled.lanes import add_product, load, spread, store
 from tapehead.kernels.ntm_scan.cpu.compiled.maths import log
-from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled
+from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled, inlined
 from tapehead.kernels.ntm_scan.cpu.compiled.vectors import softmax
+
+
+@inlined
+def _link_step(old: Array, link: Array, weighting: Array, precedence: Array) -> None:
+    n, zero, one = weighting.size, weighting.dtype.type(0), weighting.dtype.type(1)
+    for i in range(n):
+        before, row, to = view(old, i * n, n), view(link, i * n, n), weighting[i]
+        rest = one - to
+        for j in range(n):
+            row[j] = (rest - weighting[j]) * before[j] + to * precedence[j]
+        row[i] = zero
 
 
 @compiled
 def link_step(link: Array, weighting: Array, precedence: Array) -> None:
     """L(i, j) <- (1 - w(i) - w(j)) L(i, j) + w(i) p(j), and zero where i = j."""
     leaf()
-    n, zero, one = weighting.size, weighting.dtype.type(0), weighting.dtype.type(1)
-    for i in range(n):
-        row, to = view(link, i * n, n), weighting[i]
-        rest = one - to
-        for j in range(n):
-            row[j] = (rest - weighting[j]) * row[j] + to * precedence[j]
-        row[i] = zero
+    _link_step(link, link, weighting, precedence)
+
+
+@compiled
+def link_step_from(old: Array, link: Array, weighting: Array, precedence: Array) -> None:
+    """The same from an old link to a new one elsewhere. (For `link_step` LLVM must see that they are one link.)"""
+    leaf()
+    _link_step(old, link, weighting, precedence)
+
+
+@compiled
+def add_backward(link: Array, n: int, weightings: Array, apart: int, targets: Array, stride: int, heads: int) -> None:
+    """targets_h(j) += sum_i w_h(i) L(i, j) of all heads: a weighting every `apart` numbers, a target every `stride`.
+
+    Two heads at a time; the last of an odd number twice, to the same numbers.
+    """
+    leaf()
+    whole = n // 32 * 32
+    for h in range(0, heads, 2):
+        other = min(h + 1, heads - 1)
+        w, v = view(weightings, h * apart, n), view(weightings, other * apart, n)
+        x, y = view(targets, h * stride, n), view(targets, other * stride, n)
+        for j in range(0, whole, 32):
+            a0, a1, b0, b1 = load(x, j), load(x, j + 16), load(y, j), load(y, j + 16)
+            for i in range(n):
+                r0, r1, p, q = load(link, i * n + j), load(link, i * n + j + 16), spread(w[i]), spread(v[i])
+                a0, a1 = add_product(a0, p, r0), add_product(a1, p, r1)
+                b0, b1 = add_product(b0, q, r0), add_product(b1, q, r1)
+            store(a0, x, j)
+            store(a1, x, j + 16)
+            store(b0, y, j)
+            store(b1, y, j + 16)
+    for h in range(heads):
+        w, x = view(weightings, h * apart, n), view(targets, h * stride + whole, n - whole)
+        for i in range(n):
+            row, to = view(link, i * n + whole, n - whole), w[i]
+            for j in range(x.size):
+                x[j] += to * row[j]
+
+
+@inlined
+def _add_outer(left: Array, right: Array, pairs: int, stride: int, i: int, a: Array, b: Array) -> None:
+    """Outer products added to rows i and i + 1 of a gradient."""
+    n = a.size
+    whole = n // 32 * 32
+    for pair in range(0, pairs, 8):
+        x, y = view(left, pair * stride + i, 7 * stride + 2), view(right, pair * stride, 7 * stride + n)
+        for j in range(0, whole, 32):
+            a0, a1, b0, b1 = load(a, j), load(a, j + 16), load(b, j), load(b, j + 16)
+            for k in range(8):
+                r0, r1 = load(y, k * stride + j), load(y, k * stride + j + 16)
+                p, q = spread(x[k * stride]), spread(x[k * stride + 1])
+                a0, a1 = add_product(a0, p, r0), add_product(a1, p, r1)
+                b0, b1 = add_product(b0, q, r0), add_product(b1, q, r1)
+            store(a0, a, j)
+            store(a1, a, j + 16)
+            store(b0, b, j)
+            store(b1, b, j + 16)
 
 
 @compiled
@@ -38,8 +101,11 @@ def link_back(
     """
     leaf()
     n, zero, one = weighting.size, weighting.dtype.type(0), weighting.dtype.type(1)
+    whole = n // 32 * 32 if n % 2 == 0 else 0  # columns that are done for two rows at a time
     for i in range(n):
         x, d, to = view(link, i * n, n), view(d_link, i * n, n), weighting[i]
+        if whole > 0 and i % 2 == 0:
+            _add_outer(left, right, pairs, stride, i, d, view(d_link, (i + 1) * n, n))
         for pair in range(0, pairs, 8):
             a, b = view(left, pair * stride + i, 7 * stride + 1), view(right, pair * stride, 8 * stride)
             a0, a1, a2, a3 = a[0], a[stride], a[2 * stride], a[3 * stride]
@@ -47,7 +113,7 @@ def link_back(
             b0, b1, b2, b3 = b, view(b, stride, n), view(b, 2 * stride, n), view(b, 3 * stride, n)
             b4, b5 = view(b, 4 * stride, n), view(b, 5 * stride, n)
             b6, b7 = view(b, 6 * stride, n), view(b, 7 * stride, n)
-            for j in range(n):
+            for j in range(whole, n):
                 total = a0 * b0[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j]
                 d[j] += total + (a4 * b4[j] + a5 * b5[j] + a6 * b6[j] + a7 * b7[j])
         d[i] = zero

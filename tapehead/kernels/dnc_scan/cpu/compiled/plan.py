@@ -85,6 +85,7 @@ class Plan(NamedTuple):
     backward_at: int
     raw_forward_at: int  # [T, R, N], before the sharpening
     raw_backward_at: int
+    order_at: int  # [T, N], slots by usage
     allocation_at: int  # [T, N]
     usage_at: int  # [T + 1, N]
     precedence_at: int  # [T + 1, N]
@@ -123,7 +124,6 @@ class Plan(NamedTuple):
     norms_g: int  # [N], of masked slots
     retention_g: int  # [N]
     d_retention_g: int
-    order_g: int  # [N], slots by usage
     products_g: int  # [N]
     d_allocation_g: int
     d_content_g: int

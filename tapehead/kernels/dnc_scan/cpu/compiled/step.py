@@ -16,7 +16,15 @@ from tapehead.kernels.dnc_scan.cpu.compiled.interface import (
     Writing,
 )
 from tapehead.kernels.ntm_scan.cpu.compiled.intrinsics import leaf, view
-from tapehead.kernels.ntm_scan.cpu.compiled.memory import Tape, tape_row, weigh_rows, weigh_slots, write, write_back
+from tapehead.kernels.ntm_scan.cpu.compiled.memory import (
+    Tape,
+    tape_row,
+    weigh_rows,
+    weigh_slots,
+    write,
+    write_back,
+    write_from,
+)
 from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled, inlined
 from tapehead.kernels.ntm_scan.cpu.compiled.vectors import LANES, copy, fill_zero
 
@@ -101,30 +109,40 @@ def _deallocate(tape: Tape, psi: Array, target: Array) -> None:
             y[i] = psi[i] * x[i]
 
 
+@inlined
+def _kept(p: Any, record: Array, now: int, tape: Tape, shared: Array) -> Tape:
+    """The memory that the write of a step changes: after de-allocation, elsewhere, if the machine has one."""
+    kept = tape
+    if p.deallocation == 1:
+        psi = view(shared, p.retention_g, tape.n)
+        _retain(p, record, now, psi)
+        kept = tape_at(p, shared, p.kept_g, tape.n)
+        _deallocate(tape, psi, kept.entries)
+    return kept
+
+
+@inlined
+def _erases(p: Any, record: Array, now: int) -> Array:
+    """Erase, then add."""
+    erases: Array = view(record, _ask_at(p, p.R, now) + 2 * p.M + WRITE_ASKS, 2 * p.M)
+    return erases
+
+
 @compiled
 def _write_step(p: Any, record: Array, now: int, following: int, tape: Tape, shared: Array, norms: Array) -> None:
-    """The write of one step, from the record: in the forward pass and, replayed, in the backward pass."""
+    """The write of one step."""
     if p.deallocation == 1:
-        psi, kept = view(shared, p.retention_g, tape.n), view(shared, p.kept_g, tape.entries.size)
-        _retain(p, record, now, psi)
-        _deallocate(tape, psi, kept)
-        copy(kept, tape.entries)
+        copy(_kept(p, record, now, tape, shared).entries, tape.entries)
     weighting = view(record, _weighting_at(p, p.R, following), tape.n)
-    erases = view(record, _ask_at(p, p.R, now) + 2 * p.M + WRITE_ASKS, 2 * p.M)
-    write(tape, weighting, p.N, 1, erases, 0, norms)
-
-
-@compiled
-def _link_step(p: Any, record: Array, now: int, following: int, link: Tape) -> None:
-    weighting = view(record, _weighting_at(p, p.R, following), link.n)
-    links.link_step(link.entries, weighting, view(record, p.precedence_at + now * p.N, link.n))
+    write(tape, weighting, p.N, 1, _erases(p, record, now), 0, norms)
 
 
 @inlined
 def _write_head(p: Any, record: Array, shared: Array, now: int, following: int, tape: Tape) -> None:
     """Usage, allocation and the write weighting."""
     n = tape.n
-    psi, order, lanes = view(shared, p.retention_g, n), view(shared, p.order_g, n), view(shared, p.lanes_g, LANES)
+    psi, lanes = view(shared, p.retention_g, n), view(shared, p.lanes_g, LANES)
+    order = view(record, p.order_at + now * p.N, n)
     usage, allocation = view(record, p.usage_at + following * p.N, n), view(record, p.allocation_at + now * p.N, n)
     _retain(p, record, now, psi)
     writing.use(view(record, p.usage_at + now * p.N, n), view(record, _weighting_at(p, p.R, now), n), psi, usage)
@@ -164,23 +182,31 @@ def _mix_back(
     d_modes[0], d_modes[1], d_modes[2] = d_b, d_c, d_f
 
 
+@inlined
+def _follow_links(p: Any, record: Array, now: int, link: Tape) -> None:
+    """Forward and backward weightings of all read heads."""
+    n, at = link.n, now * p.R * p.N
+    forward_at, backward_at = p.forward_at + at, p.backward_at + at
+    if p.sharp == 1:
+        forward_at, backward_at = p.raw_forward_at + at, p.raw_backward_at + at
+    previous = view(record, _weighting_at(p, 0, now), p.R * p.N)
+    backward = view(record, backward_at, p.R * p.N)
+    fill_zero(backward)
+    links.add_backward(link.entries, n, previous, p.N, backward, p.N, p.R)
+    for h in range(p.R):
+        weigh_slots(view(previous, h * p.N, n), link, view(record, forward_at + h * p.N, n))
+
+
 @compiled
-def _read_head(
-    p: Any, record: Array, shared: Array, h: int, now: int, following: int, tape: Tape, link: Tape, read: Array
-) -> None:
+def _read_head(p: Any, record: Array, shared: Array, h: int, now: int, following: int, tape: Tape, read: Array) -> None:
     n, at = tape.n, (now * p.R + h) * p.N
     lanes = view(shared, p.lanes_g, LANES)
     head = _head(p, record, shared, h, now, following, tape)
     address(head, tape, lanes)
     forward, backward = view(record, p.forward_at + at, n), view(record, p.backward_at + at, n)
-    previous, weighting = view(record, _weighting_at(p, h, now), n), view(record, _weighting_at(p, h, following), n)
-    raw_forward, raw_backward = forward, backward
+    weighting = view(record, _weighting_at(p, h, following), n)
     if p.sharp == 1:
         raw_forward, raw_backward = view(record, p.raw_forward_at + at, n), view(record, p.raw_backward_at + at, n)
-    fill_zero(raw_backward)
-    weigh_slots(previous, link, raw_forward)
-    weigh_rows(previous, link, raw_backward)
-    if p.sharp == 1:
         sharpness, logs = view(head.ask, p.M + SHARPNESS, 2), view(shared, p.alpha_g, n)
         links.sharpen(raw_forward, sharpness[0], logs, forward, lanes)
         links.sharpen(raw_backward, sharpness[1], logs, backward, lanes)
@@ -195,20 +221,21 @@ def memory_step(p: Any, record: Array, work: Array, shared: Array, now: int, fol
     _ask_all(p, record, now)
     _write_head(p, record, shared, now, following, tape)
     _write_step(p, record, now, following, tape, shared, view(record, p.norms_at + following * p.N, n))
-    _link_step(p, record, now, following, link)
     weighting = view(record, _weighting_at(p, p.R, following), n)
     precedence = view(record, p.precedence_at + now * p.N, n)
+    links.link_step(link.entries, weighting, precedence)
     links.precedence_step(precedence, weighting, view(record, p.precedence_at + following * p.N, n))
+    _follow_links(p, record, now, link)
     for h in range(p.R):
         read = view(work, p.reads_w + h * p.M, p.M)
-        _read_head(p, record, shared, h, now, following, tape, link, read)
+        _read_head(p, record, shared, h, now, following, tape, read)
 
 
 @compiled
 def _read_head_back(
-    p: Any, record: Array, work: Array, shared: Array, h: int, t: int, tape: Tape, d_tape: Tape, link: Tape
+    p: Any, record: Array, work: Array, shared: Array, h: int, t: int, tape: Tape, d_tape: Tape
 ) -> None:
-    """Its d_weighting becomes that of the weighting before; its outer products for the link's gradient are noted."""
+    """The gradients of its forward and backward weightings are noted, with the other halves of their outer products."""
     n, at = tape.n, (t * p.R + h) * p.N
     head = _head(p, record, shared, h, t, t + 1, tape)
     d_read, d_weighting = view(work, p.d_reads_w + h * p.M, p.M), view(work, p.d_weighting_w + h * p.N, n)
@@ -234,8 +261,15 @@ def _read_head_back(
         d_s[1] = links.sharpen_back(raw_backward, s[1], backward, alpha, d_backward)
     copy(previous, view(right, 0, n))
     copy(previous, view(left, p.N, n))
-    weigh_slots(d_backward, link, d_weighting)
-    weigh_rows(d_forward, link, d_weighting)
+
+
+@inlined
+def _follow_links_back(p: Any, work: Array, shared: Array, link: Tape) -> None:
+    """The read heads' d_weightings become those of the weightings before."""
+    n, d_weightings = link.n, view(work, p.d_weighting_w, p.R * p.N)
+    for h in range(p.R):
+        weigh_slots(view(shared, p.right_g + (2 * h + 1) * p.N, n), link, view(d_weightings, h * p.N, n))
+    links.add_backward(link.entries, n, view(shared, p.left_g, 2 * p.R * p.N), 2 * p.N, d_weightings, p.N, p.R)
 
 
 @compiled
@@ -268,7 +302,7 @@ def _write_head_back(
     before."""
     n = tape.n
     d_written, d_usage = view(work, p.d_weighting_w + p.R * p.N, n), view(work, p.d_usage_w, n)
-    usage, order = view(record, p.usage_at + (t + 1) * p.N, n), view(shared, p.order_g, n)
+    usage, order = view(record, p.usage_at + (t + 1) * p.N, n), view(record, p.order_at + t * p.N, n)
     d_allocation, d_content = view(shared, p.d_allocation_g, n), view(shared, p.d_content_g, n)
     d_ask = view(shared, p.d_ask_g + p.R * p.ask_read, p.asks - p.R * p.ask_read)
     head = _head(p, record, shared, p.R, t, t, tape)
@@ -279,7 +313,6 @@ def _write_head_back(
     zeros, squares = view(shared, p.zeros_g, p.M), view(shared, p.squares_g, p.M)
     alpha, delta, d_mask = view(shared, p.alpha_g, n), view(shared, p.delta_g, n), view(d_ask, p.M + WRITE_ASKS, p.M)
     address_back(head, tape, d_tape, d_content, head.content, zeros, alpha, delta, squares, d_ask, d_mask)
-    writing.sort_slots(usage, order)
     writing.allocate_back(usage, order, d_allocation, view(shared, p.products_g, n), d_usage)
     psi, before = view(shared, p.retention_g, n), view(record, p.usage_at + t * p.N, n)
     writing.use_back(before, view(record, _weighting_at(p, p.R, t), n), psi, d_usage, d_written, d_psi, p.detached)
@@ -321,15 +354,12 @@ def memory_step_back(p: Any, record: Array, work: Array, shared: Array, t: int, 
     d_tape, d_written = tape_at(p, work, p.d_memory_w, n), view(work, p.d_weighting_w + p.R * p.N, n)
     psi, d_psi = view(shared, p.retention_g, n), view(shared, p.d_retention_g, n)
     for h in range(p.R):
-        _read_head_back(p, record, work, shared, h, t, after, d_tape, link_after)
+        _read_head_back(p, record, work, shared, h, t, after, d_tape)
+    _follow_links_back(p, work, shared, link_after)
     _link_step_back(p, record, work, shared, t, link_before, d_written)
     _retain(p, record, t, psi)
     fill_zero(d_psi)
-    kept = before
-    if p.deallocation == 1:
-        kept = tape_at(p, shared, p.kept_g, n)
-        _deallocate(before, psi, kept.entries)
-    erases = view(record, _ask_at(p, p.R, t) + 2 * p.M + WRITE_ASKS, 2 * p.M)
+    kept, erases = _kept(p, record, t, before, shared), _erases(p, record, t)
     d_raw = view(work, p.d_raw_w + p.R * p.raw_read, p.raw_write)
     write_back(
         kept, d_tape, view(record, _weighting_at(p, p.R, t + 1), n), d_written, view(erases, 0, p.M),
@@ -349,9 +379,11 @@ def replay(p: Any, record: Array, work: Array, shared: Array, t: int, n: int) ->
     copy(view(record, p.memory_at + (t // p.segment) * p.M * p.N, size), view(work, p.replay_w, size))
     copy(view(record, p.link_at + (t // p.segment) * p.N * p.N, square), view(work, p.replay_link_w, square))
     for k in range(t - begin + 1):
-        at, link_from = p.replay_w + k * p.M * p.N, p.replay_link_w + k * p.N * p.N
-        tape, link = tape_at(p, work, at + p.M * p.N, n), link_at(work, link_from + p.N * p.N, n)
-        copy(view(work, at, size), tape.entries)
-        copy(view(work, link_from, square), link.entries)
-        _write_step(p, record, begin + k, begin + k + 1, tape, shared, view(shared, p.alpha_g, n))
-        _link_step(p, record, begin + k, begin + k + 1, link)
+        at, link_from, now = p.replay_w + k * p.M * p.N, p.replay_link_w + k * p.N * p.N, begin + k
+        old, tape = tape_at(p, work, at, n), tape_at(p, work, at + p.M * p.N, n)
+        old_link, link = link_at(work, link_from, n), link_at(work, link_from + p.N * p.N, n)
+        weighting = view(record, _weighting_at(p, p.R, now + 1), n)
+        kept, spare = _kept(p, record, now, old, shared), view(shared, p.alpha_g, n)
+        write_from(kept, tape, weighting, p.N, 1, _erases(p, record, now), 0, spare)
+        precedence = view(record, p.precedence_at + now * p.N, n)
+        links.link_step_from(old_link.entries, link.entries, weighting, precedence)

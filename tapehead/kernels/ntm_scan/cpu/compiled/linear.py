@@ -8,8 +8,9 @@ rows begin at cache lines, and the bias needs no code of its own.
 from typing import NamedTuple
 
 from tapehead.kernels.ntm_scan.cpu.compiled.intrinsics import leaf, view
+from tapehead.kernels.ntm_scan.cpu.compiled.lanes import add_product, load, spread, store
 from tapehead.kernels.ntm_scan.cpu.compiled.maths import sigmoid, tanh
-from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled
+from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled, inlined
 from tapehead.kernels.ntm_scan.cpu.compiled.vectors import copy, fill_zero
 
 OUTER_BLOCK = 16  # rows of a weight gradient that stay in the first cache while the pairs stream by
@@ -33,12 +34,14 @@ class Matrix(NamedTuple):
 def pack(w: Matrix, parameters: Array, packed: Array) -> None:
     """Rows [first `split` weights, bias, zeros up to `skip`, the other weights, zeros]."""
     leaf()
-    fill_zero(packed)
     for o in range(w.outs):
         row, own = view(packed, o * w.stride, w.stride), view(parameters, w.at + o * w.width, w.width)
         copy(own, view(row, 0, w.split))
         row[w.split] = parameters[w.at + w.outs * w.width + o]
+        fill_zero(view(row, w.split + 1, w.skip - w.split - 1))
         copy(view(own, w.split, w.width - w.split), view(row, w.skip, w.width - w.split))
+        fill_zero(view(row, w.skip + w.width - w.split, w.stride - w.skip - w.width + w.split))
+    fill_zero(view(packed, w.outs * w.stride, (w.outs_stride - w.outs) * w.stride))
 
 
 @compiled
@@ -52,19 +55,46 @@ def unpack(w: Matrix, packed: Array, parameters: Array) -> None:
 
 
 @compiled
-def linear(weight: Array, stride: int, outs: int, x: Array, x_at: int, y_at: int, row_size: int, rows: int) -> None:
-    """y = W x for every row; both stand in x. Eight outputs at a time: their weights stay in the first cache."""
+def linear(
+    weight: Array, stride: int, columns: int, outs: int, x: Array, x_at: int, y_at: int, row_size: int, rows: int
+) -> None:
+    """y = W x for every row; both stand in x. From `columns` on, a multiple of four, the weights are zeros.
+
+    Four outputs of two rows at a time: every number that is loaded goes into several sums. The last of an odd number of
+    rows has eight outputs at a time. Both loops have eight sums, so that they are vectorised alike, and a row's bits do
+    not depend on the others (a test of the kernel sees to it).
+    """
     leaf()
     zero = x.dtype.type(0)
     for o in range(0, outs, 8):
         w = view(weight, o * stride, 8 * stride)
-        w0, w1, w2, w3 = w, view(w, stride, stride), view(w, 2 * stride, stride), view(w, 3 * stride, stride)
-        w4, w5 = view(w, 4 * stride, stride), view(w, 5 * stride, stride)
-        w6, w7 = view(w, 6 * stride, stride), view(w, 7 * stride, stride)
-        for row in range(rows):
-            v = view(x, row * row_size + x_at, stride)
+        for row in range(0, rows - 1, 2):
+            v, u = view(x, row * row_size + x_at, stride), view(x, (row + 1) * row_size + x_at, stride)
+            for half in range(0, 8, 4):
+                w0, w1 = view(w, half * stride, stride), view(w, (half + 1) * stride, stride)
+                w2, w3 = view(w, (half + 2) * stride, stride), view(w, (half + 3) * stride, stride)
+                a0, a1, a2, a3, b0, b1, b2, b3 = zero, zero, zero, zero, zero, zero, zero, zero
+                for j in range(columns):
+                    s, z = v[j], u[j]
+                    a0 += w0[j] * s
+                    a1 += w1[j] * s
+                    a2 += w2[j] * s
+                    a3 += w3[j] * s
+                    b0 += w0[j] * z
+                    b1 += w1[j] * z
+                    b2 += w2[j] * z
+                    b3 += w3[j] * z
+                y = view(x, row * row_size + y_at + o + half, 4)
+                y[0], y[1], y[2], y[3] = a0, a1, a2, a3
+                y = view(x, (row + 1) * row_size + y_at + o + half, 4)
+                y[0], y[1], y[2], y[3] = b0, b1, b2, b3
+        if rows % 2 == 1:
+            w0, w1, w2, w3 = w, view(w, stride, stride), view(w, 2 * stride, stride), view(w, 3 * stride, stride)
+            w4, w5 = view(w, 4 * stride, stride), view(w, 5 * stride, stride)
+            w6, w7 = view(w, 6 * stride, stride), view(w, 7 * stride, stride)
+            v = view(x, (rows - 1) * row_size + x_at, stride)
             a0, a1, a2, a3, a4, a5, a6, a7 = zero, zero, zero, zero, zero, zero, zero, zero
-            for j in range(stride):
+            for j in range(columns):
                 z = v[j]
                 a0 += w0[j] * z
                 a1 += w1[j] * z
@@ -74,30 +104,64 @@ def linear(weight: Array, stride: int, outs: int, x: Array, x_at: int, y_at: int
                 a5 += w5[j] * z
                 a6 += w6[j] * z
                 a7 += w7[j] * z
-            y = view(x, row * row_size + y_at + o, 8)
+            y = view(x, (rows - 1) * row_size + y_at + o, 8)
             y[0], y[1], y[2], y[3], y[4], y[5], y[6], y[7] = a0, a1, a2, a3, a4, a5, a6, a7
+
+
+@inlined
+def _add_eight(rows: Array, stride: int, x: Array, y: Array, step: int, a: Array, b: Array) -> None:
+    """a += sum_k x_k rows_k and b += sum_k y_k rows_k, of eight rows; x and y are every `step`-th number."""
+    for j in range(0, stride - 16, 32):
+        a0, a1, b0, b1 = load(a, j), load(a, j + 16), load(b, j), load(b, j + 16)
+        for k in range(8):
+            r0, r1 = load(rows, k * stride + j), load(rows, k * stride + j + 16)
+            p, q = spread(x[k * step]), spread(y[k * step])
+            a0, a1 = add_product(a0, p, r0), add_product(a1, p, r1)
+            b0, b1 = add_product(b0, q, r0), add_product(b1, q, r1)
+        store(a0, a, j)
+        store(a1, a, j + 16)
+        store(b0, b, j)
+        store(b1, b, j + 16)
+    if stride % 32 != 0:
+        j = stride - 16
+        a0, b0 = load(a, j), load(b, j)
+        for k in range(8):
+            r0 = load(rows, k * stride + j)
+            a0, b0 = add_product(a0, spread(x[k * step]), r0), add_product(b0, spread(y[k * step]), r0)
+        store(a0, a, j)
+        store(b0, b, j)
 
 
 @compiled
 def linear_back(
     weight: Array, stride: int, outs: int, d: Array, d_y_at: int, d_x_at: int, row_size: int, rows: int
 ) -> None:
-    """d_x = W' d_y for every row; both stand in d. Eight outputs at a time."""
+    """d_x = W' d_y for every row; both stand in d. Eight outputs of two rows at a time."""
     leaf()
     for row in range(rows):
         fill_zero(view(d, row * row_size + d_x_at, stride))
     for o in range(0, outs, 8):
         w = view(weight, o * stride, 8 * stride)
-        w0, w1, w2, w3 = w, view(w, stride, stride), view(w, 2 * stride, stride), view(w, 3 * stride, stride)
-        w4, w5 = view(w, 4 * stride, stride), view(w, 5 * stride, stride)
-        w6, w7 = view(w, 6 * stride, stride), view(w, 7 * stride, stride)
-        for row in range(rows):
-            g = view(d, row * row_size + d_y_at + o, 8)
-            d0, d1, d2, d3, d4, d5, d6, d7 = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
-            d_x = view(d, row * row_size + d_x_at, stride)
-            for j in range(stride):
-                a = d0 * w0[j] + d1 * w1[j] + d2 * w2[j] + d3 * w3[j]
-                d_x[j] += a + (d4 * w4[j] + d5 * w5[j] + d6 * w6[j] + d7 * w7[j])
+        for row in range(0, rows - 1, 2):
+            g, h = view(d, row * row_size + d_y_at + o, 8), view(d, (row + 1) * row_size + d_y_at + o, 8)
+            d_x, e_x = view(d, row * row_size + d_x_at, stride), view(d, (row + 1) * row_size + d_x_at, stride)
+            _add_eight(w, stride, g, h, 1, d_x, e_x)
+        if rows % 2 == 1:
+            g, d_x = view(d, (rows - 1) * row_size + d_y_at + o, 8), view(d, (rows - 1) * row_size + d_x_at, stride)
+            for j in range(0, stride - 16, 32):
+                a, b = load(d_x, j), load(d_x, j + 16)
+                for k in range(8):
+                    x = spread(g[k])
+                    a = add_product(a, x, load(w, k * stride + j))
+                    b = add_product(b, x, load(w, k * stride + j + 16))
+                store(a, d_x, j)
+                store(b, d_x, j + 16)
+            if stride % 32 != 0:
+                j = stride - 16
+                a = load(d_x, j)
+                for k in range(8):
+                    a = add_product(a, spread(g[k]), load(w, k * stride + j))
+                store(a, d_x, j)
 
 
 @compiled
@@ -106,23 +170,11 @@ def outer_add(d_y: Array, x: Array, pairs: int, stride: int, outs: int, d_weight
     leaf()
     for o0 in range(0, outs, OUTER_BLOCK):
         for pair in range(0, pairs, 8):
-            v = view(x, pair * stride, 8 * stride)
-            x0, x1, x2, x3 = v, view(v, stride, stride), view(v, 2 * stride, stride), view(v, 3 * stride, stride)
-            x4, x5 = view(v, 4 * stride, stride), view(v, 5 * stride, stride)
-            x6, x7 = view(v, 6 * stride, stride), view(v, 7 * stride, stride)
-            d = view(d_y, pair * outs, 8 * outs)
+            v, d = view(x, pair * stride, 8 * stride), view(d_y, pair * outs, 8 * outs)
             for o in range(o0, min(o0 + OUTER_BLOCK, outs), 2):
-                a0, a1, a2, a3 = d[o], d[outs + o], d[2 * outs + o], d[3 * outs + o]
-                a4, a5, a6, a7 = d[4 * outs + o], d[5 * outs + o], d[6 * outs + o], d[7 * outs + o]
-                q = o + 1
-                b0, b1, b2, b3 = d[q], d[outs + q], d[2 * outs + q], d[3 * outs + q]
-                b4, b5, b6, b7 = d[4 * outs + q], d[5 * outs + q], d[6 * outs + q], d[7 * outs + q]
-                d_a, d_b = view(d_weight, o * stride, stride), view(d_weight, q * stride, stride)
-                for j in range(stride):
-                    a = a0 * x0[j] + a1 * x1[j] + a2 * x2[j] + a3 * x3[j]
-                    d_a[j] += a + (a4 * x4[j] + a5 * x5[j] + a6 * x6[j] + a7 * x7[j])
-                    b = b0 * x0[j] + b1 * x1[j] + b2 * x2[j] + b3 * x3[j]
-                    d_b[j] += b + (b4 * x4[j] + b5 * x5[j] + b6 * x6[j] + b7 * x7[j])
+                d_a, d_b = view(d_weight, o * stride, stride), view(d_weight, (o + 1) * stride, stride)
+                size = 7 * outs + 1
+                _add_eight(v, stride, view(d, o, size), view(d, o + 1, size), outs, d_a, d_b)
 
 
 @compiled

@@ -120,6 +120,47 @@ def slot_norms(tape: Tape, inverse_norms: Array) -> None:
         _invert_norms(squares, tape, first)
 
 
+@inlined
+def _write(
+    old: Tape,
+    tape: Tape,
+    weightings: Array,
+    stride: int,
+    heads: int,
+    erases: Array,
+    ask_size: int,
+    inverse_norms: Array,
+) -> None:
+    one = weightings.dtype.type(1)
+    for first in range(0, tape.n, SLOT_BLOCK):
+        size = min(SLOT_BLOCK, tape.n - first)
+        squares = view(inverse_norms, first, size)
+        fill_zero(squares)
+        for m in range(tape.width):
+            x, y = tape_row(old, m, first, size), tape_row(tape, m, first, size)
+            if heads == 1:
+                w, e, a = view(weightings, first, size), erases[m], erases[tape.width + m]
+                for i in range(size):
+                    z = x[i] * (one - w[i] * e) + w[i] * a
+                    y[i] = z
+                    squares[i] += z * z
+            else:
+                w, e = view(weightings, first, size), erases[m]
+                for i in range(size):
+                    y[i] = x[i] * (one - w[i] * e)
+                for h in range(1, heads):
+                    w, e = view(weightings, h * stride + first, size), erases[h * ask_size + m]
+                    for i in range(size):
+                        y[i] *= one - w[i] * e
+                for h in range(heads):
+                    w, a = view(weightings, h * stride + first, size), erases[h * ask_size + tape.width + m]
+                    for i in range(size):
+                        y[i] += w[i] * a
+                for i in range(size):
+                    squares[i] += y[i] * y[i]
+        _invert_norms(squares, tape, first)
+
+
 @compiled
 def write(
     tape: Tape, weightings: Array, stride: int, heads: int, erases: Array, ask_size: int, inverse_norms: Array
@@ -129,31 +170,23 @@ def write(
     weightings: one every `stride` numbers. erases: e, then a of a head every `ask_size` numbers.
     """
     leaf()
-    one = weightings.dtype.type(1)
-    for first in range(0, tape.n, SLOT_BLOCK):
-        size = min(SLOT_BLOCK, tape.n - first)
-        squares = view(inverse_norms, first, size)
-        fill_zero(squares)
-        for m in range(tape.width):
-            x = tape_row(tape, m, first, size)
-            if heads == 1:
-                w, e, a = view(weightings, first, size), erases[m], erases[tape.width + m]
-                for i in range(size):
-                    y = x[i] * (one - w[i] * e) + w[i] * a
-                    x[i] = y
-                    squares[i] += y * y
-            else:
-                for h in range(heads):
-                    w, e = view(weightings, h * stride + first, size), erases[h * ask_size + m]
-                    for i in range(size):
-                        x[i] *= one - w[i] * e
-                for h in range(heads):
-                    w, a = view(weightings, h * stride + first, size), erases[h * ask_size + tape.width + m]
-                    for i in range(size):
-                        x[i] += w[i] * a
-                for i in range(size):
-                    squares[i] += x[i] * x[i]
-        _invert_norms(squares, tape, first)
+    _write(tape, tape, weightings, stride, heads, erases, ask_size, inverse_norms)
+
+
+@compiled
+def write_from(
+    old: Tape,
+    tape: Tape,
+    weightings: Array,
+    stride: int,
+    heads: int,
+    erases: Array,
+    ask_size: int,
+    inverse_norms: Array,
+) -> None:
+    """The same from an old memory to a new one elsewhere. (For `write` LLVM must see that they are one memory.)"""
+    leaf()
+    _write(old, tape, weightings, stride, heads, erases, ask_size, inverse_norms)
 
 
 @compiled

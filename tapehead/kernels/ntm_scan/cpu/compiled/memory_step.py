@@ -15,6 +15,7 @@ from tapehead.kernels.ntm_scan.cpu.compiled.memory import (
     write,
     write_back,
     write_back_many,
+    write_from,
 )
 from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled, inlined
 from tapehead.kernels.ntm_scan.cpu.compiled.plan import Plan
@@ -79,19 +80,30 @@ def _effective(p: Plan, record: Array, now: int, following: int, n: int, target:
             target[h * p.N + i] = g * source[i]
 
 
+@inlined
+def _written(p: Plan, record: Array, now: int, following: int, n: int, shared: Array) -> Array:
+    """The weightings [W, N] with which the heads write."""
+    weightings: Array = view(record, p.weighting_at + (following * (p.R + p.W) + p.R) * p.N, p.W * p.N)
+    if p.write_gate == 1:
+        weightings = view(shared, p.effective_g, p.W * p.N)
+        _effective(p, record, now, following, n, weightings)
+    return weightings
+
+
+@inlined
+def _erases(p: Plan, record: Array, now: int) -> Array:
+    erases: Array = view(record, _ask_at(p, p.R, now) + p.ask_read, p.W * p.ask_write - p.ask_read)
+    return erases
+
+
 @compiled
 def _write_step(p: Plan, record: Array, now: int, following: int, tape: Tape, norms: Array, shared: Array) -> None:
-    """The writes of one step, from the record: in the forward pass and, replayed, in the backward pass."""
+    """The writes of one step."""
     if p.W == 0:
         slot_norms(tape, norms)
         return
-    weightings = view(record, p.weighting_at + (following * (p.R + p.W) + p.R) * p.N, p.W * p.N)
-    if p.write_gate == 1:
-        weightings = view(shared, p.effective_g, p.W * p.N)
-        _effective(p, record, now, following, tape.n, weightings)
-    erases_at = _ask_at(p, p.R, now) + p.ask_read
-    erases = view(record, erases_at, p.W * p.ask_write - p.ask_read)
-    write(tape, weightings, p.N, p.W, erases, p.ask_write, norms)
+    weightings = _written(p, record, now, following, tape.n, shared)
+    write(tape, weightings, p.N, p.W, _erases(p, record, now), p.ask_write, norms)
 
 
 @inlined
@@ -226,8 +238,10 @@ def replay(p: Plan, record: Array, work: Array, shared: Array, t: int, n: int) -
     begin = t - t % p.segment
     copy(view(record, p.memory_at + (t // p.segment) * p.M * p.N, size), view(work, p.replay_w, size))
     for k in range(t - begin + p.read_after_write):
-        at = p.replay_w + k * p.M * p.N
-        tape = tape_at(p, work, at + p.M * p.N, n)
-        copy(view(work, at, size), tape.entries)
-        if p.W > 0:
-            _write_step(p, record, begin + k, begin + k + 1, tape, view(shared, p.spare_g, n), shared)
+        at, now = p.replay_w + k * p.M * p.N, begin + k
+        old, tape = tape_at(p, work, at, n), tape_at(p, work, at + p.M * p.N, n)
+        if p.W == 0:
+            copy(old.entries, tape.entries)
+        else:
+            weightings, spare = _written(p, record, now, now + 1, n, shared), view(shared, p.spare_g, n)
+            write_from(old, tape, weightings, p.N, p.W, _erases(p, record, now), p.ask_write, spare)

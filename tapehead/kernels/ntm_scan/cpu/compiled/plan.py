@@ -181,7 +181,10 @@ def unpack_all(p: Plan, shared: Array, d_parameters: Array) -> None:
 def apply(p: Plan, k: int, shared: Array, records: Array, x_at: int, y_at: int, rows: int) -> None:
     w = _matrix(p, k)
     weight = view(shared, p.packed_g + w.packed, w.outs_stride * w.stride)
-    linear(weight, w.stride, w.outs_stride, records, x_at, y_at, p.record, rows)
+    columns = w.stride
+    if w.stride % 32 != 0:  # sixteen columns that a vectorised loop takes four at a time: not those of padding
+        columns = ((w.split + 1 if w.width == w.split else w.skip + w.width - w.split) + 3) // 4 * 4
+    linear(weight, w.stride, columns, w.outs_stride, records, x_at, y_at, p.record, rows)
 
 
 @compiled
