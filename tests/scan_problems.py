@@ -23,7 +23,7 @@ from tapehead.losses import BINARY, CATEGORICAL
 #   so: the reference itself in float32 is as far off. The worst gradients are those of memories of width 1, whose
 #   cosine is +-1 wherever one looks, so that all that is left of its slope is cancellation.
 #   float64 rounds at 1.1e-16. Of the first 208 machines of soak/faults/parity.py one is ill-conditioned (sharpenings of
-#   4 at eleven steps): 2.6e-4 in its state in float32, where the reference has 4.2e-4, and 8.9e-13 in float64.
+#   3 to 4 at ten steps): 2.6e-4 in its state in float32, where the reference has 4.2e-4, and 8.9e-13 in float64.
 #   All the others, on the CPU and in the CUDA source, emulated, have at most in float32 8.4e-7 in outputs, 1.8e-6 in
 #   states, 1.3e-6 in traces, 3.6e-5 in gradients and 2.5e-7 in costs, and in float64 3.5e-15, 2.8e-15, 2.1e-15, 1.3e-13
 #   and 3.5e-16.
