@@ -55,9 +55,19 @@ class Problem:
 
     def arguments(self, dtype: torch.dtype, device: torch.device) -> tuple[Any, ...]:
         """As a backend takes them."""
-        state = ScanState(*(part.to(device, dtype) for part in self.state))
-        counts = (self.lengths.to(device), self.slots.to(device))
-        return (self.spec, self.parameters.to(device, dtype), self.inputs.to(device, dtype), *counts, state)
+        state = ScanState(*(converted(part, dtype, device) for part in self.state))
+        parameters, inputs = (converted(part, dtype, device) for part in (self.parameters, self.inputs))
+        lengths, slots = (converted(counts, counts.dtype, device) for counts in (self.lengths, self.slots))
+        return self.spec, parameters, inputs, lengths, slots, state
+
+
+def converted(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """In another type or on another device, with its strides, offset and gaps: `Tensor.to` would close the gaps, and
+    give an expanded tensor memory for every entry."""
+    if tensor.numel() == 0:
+        return tensor.to(device, dtype)
+    whole = tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0)
+    return whole.to(device, dtype).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 def make_problem(
@@ -146,7 +156,8 @@ def errors(backend: FusedBackend, problem: Problem, dtype: torch.dtype, device: 
     y, final, trace = reference.scan(
         spec, variables[0], variables[1], lengths, slots, ScanState(*variables[2:]), with_trace=True
     )
-    d_final = ScanState(*(d.to(device, dtype) for d in problem.d_final))
+    d_outputs = converted(problem.d_outputs, dtype, device)
+    d_final = ScanState(*(converted(d, dtype, device) for d in problem.d_final))
     gradients = gradients_of([y, *final], variables, [problem.d_outputs, *problem.d_final])
 
     arguments = problem.arguments(dtype, device)
@@ -154,9 +165,7 @@ def errors(backend: FusedBackend, problem: Problem, dtype: torch.dtype, device: 
     compare("outputs", outputs, y)
     compare("state", after, final)
     for _ in range(2):  # the same record may be used twice
-        d_parameters, d_inputs, d_state = backend.backward(
-            *arguments, kept, problem.d_outputs.to(device, dtype), d_final
-        )
+        d_parameters, d_inputs, d_state = backend.backward(*arguments, kept, d_outputs, d_final)
     compare("gradients.parameters", d_parameters, gradients[0])
     compare("gradients.inputs", d_inputs, gradients[1])
     compare("gradients", d_state, ScanState(*gradients[2:]))
@@ -169,11 +178,11 @@ def errors(backend: FusedBackend, problem: Problem, dtype: torch.dtype, device: 
     compare("trace", steps, trace)
 
     head, tail = arguments[:3], arguments[3:]
-    mask = problem.mask.to(device, dtype)
+    mask = converted(problem.mask, dtype, device)
     for loss, exact in ((BINARY, problem.targets), (CATEGORICAL, problem.symbols)):
         costs = loss.nats(y, exact, problem.mask)
         gradients = gradients_of([costs], variables, [torch.full_like(costs, 1 / costs.shape[1])])
-        targets, name = exact.to(device, dtype), loss.kernel
+        targets, name = converted(exact, dtype, device), loss.kernel
         for want in (True, False):
             got, gradient, d_initial, _ = backend.loss_and_gradient(*head, targets, mask, *tail, want, name)
             compare(f"cost.{name}", got, costs)
@@ -182,6 +191,33 @@ def errors(backend: FusedBackend, problem: Problem, dtype: torch.dtype, device: 
                 compare(f"gradients.{name}_state", d_initial, ScanState(*gradients[2:]))
         assert d_initial is None
     return found
+
+
+def assert_one_slot_is_exact(backend: FusedBackend, dtype: torch.dtype, device: torch.device) -> None:
+    """On one slot a weighting is 1 whatever the head asks for, so no gradient goes through addressing: exact zeros.
+
+    The weightings given do not sum to 1 there, being those of a longer tape: it is sharpening that makes them 1.
+    """
+    spec = small(read_heads=2, write_heads=2)
+    problem = make_problem(spec, seeds=3, batch=4, tape=3, ragged=False)
+    problem.slots.fill_(1)
+    d_outputs = converted(problem.d_outputs, dtype, device)
+    d_final = ScanState(*(converted(d, dtype, device) for d in problem.d_final))
+    arguments = problem.arguments(dtype, device)
+    _, final, kept = backend.forward(*arguments, keep=True)
+    d_parameters, _, d_state = backend.backward(*arguments, kept, d_outputs, d_final)
+    assert d_state is not None
+    for weightings, gradient in (
+        (final.read_weightings, d_state.read_weightings),
+        (final.write_weightings, d_state.write_weightings),
+    ):
+        assert bool((weightings[..., 0] == 1).all())
+        assert not bool(gradient[..., 0].any())
+    names = torch.tensor([name in ("erase", "add") for name in spec.interface.part_names()], device=device)
+    for name, gradient in spec.split_parameters(d_parameters).items():
+        if name.startswith("interface."):
+            assert not bool(gradient[:, ~names].any())
+            assert bool((gradient[:, names] != 0).any())
 
 
 def gradients_of(values: list[Tensor], variables: list[Tensor], weights: list[Tensor]) -> list[Tensor]:
