@@ -47,8 +47,13 @@ notebooks: .venv/ready  ## run the notebooks in full, some minutes, and record t
 lock: .tools/ready  ## write the lock files; UPGRADE=1 takes newer versions, UPGRADE=NAME a newer one of a package
 	.tools/bin/python requirements/lock.py --uv .tools/bin/uv --upgrade '$(UPGRADE)'
 
-audit: .tools/ready  ## compare the locked versions with a database of known vulnerabilities; fails without a network
-	.tools/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/dev.txt -r requirements/torch.txt
+# Of packages with conditions those for this Python and system. A file at a time: in two files a package may have two versions.
+audit: .tools/ready  ## compare the locked versions with PyPI's database of known vulnerabilities; fails without a network
+	@for file in dev torch tools; do \
+	  .tools/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/$$file.txt && continue; \
+	  echo "requirements/$$file.txt did not pass: a vulnerability is listed above, or pypi.org did not answer (also where a locked package is 'not found on PyPI')."; \
+	  exit 1; \
+	done
 
 dist-check: .tools/ready  ## build wheel and sdist, check them, run the quickstart from the wheel in an empty environment
 	.tools/bin/python requirements/dist_check.py

@@ -8,7 +8,8 @@ sources that no shape launches is an error. torch's caching allocator is off in 
 beyond a tensor from memcheck, and passes the content of freed tensors off as written for initcheck.
 
 Reports are attributed to shapes by marks in the output; the totals are the tools' own. A report of a kernel of torch
-is counted apart, as `other`.
+is counted apart, as `other`; any other is taken for ours. A tool that complains of itself, a pass that ends with an
+exit code, and one that does not launch what was launched without a tool are not clean either.
 """
 
 import argparse
@@ -45,7 +46,6 @@ from tapehead.kernels.update.optimisers import Adam, Graves
 
 RESULTS = Path(__file__).parent / "results"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-OURS = ("ntm_", "dnc_", "lstm_", "update_")  # how the names of our kernels begin
 PLACES = ("/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer", "/opt/nvidia/*/bin")
 LONGEST = 300  # seconds of one tool
 SETTLE = 0.2  # seconds for the reports of a shape to arrive: another process prints them
@@ -256,7 +256,7 @@ class Pass:
 
     reports: Counter[str]
     others: int
-    kernels: dict[str, str]  # first report of each of our kernels that has one
+    functions: dict[str, str]  # first report of each of our functions that has one
     seconds: dict[str, float]
     launched: Counter[str]
     summary: str | None
@@ -268,7 +268,9 @@ REPORT = re.compile(
     r"=+ (?:Error: |Warning: )?(?:Invalid|Uninitialized|Race reported|Potential|Barrier error|Misaligned)"
 )
 SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)")
-KERNEL = re.compile(r"\bat (?:void )?([\w:]+)[+(<]")
+FUNCTION = re.compile(r"\bat (?:void )?([\w:]+)[+(<]")  # which need not be a kernel: also one that is not inlined
+OTHERS = re.compile(r"(?:at|at_cuda_detail|c10|cub|cuda|thrust)::")  # functions of torch
+ITSELF = re.compile(r"=+ (?:Internal Sanitizer Error|(?:Fatal|FATAL)|Error: (?!Race))")  # what a tool says of itself
 
 
 def read_output(output: str, names: Sequence[str], code: int) -> Pass:
@@ -287,19 +289,23 @@ def read_output(output: str, names: Sequence[str], code: int) -> Pass:
         elif match := SUMMARY.match(line):
             found.summary = match[1]
         elif line.startswith("="):
+            if ITSELF.match(line) and not REPORT.match(line):
+                found.failure = found.failure or line.strip("= ")
             if REPORT.match(line):
                 found.reports[shape] += 1
                 pending = line.strip("= ")
-            if pending and (match := KERNEL.search(line)):  # racecheck names the kernel in the first line, others after
-                if match[1].startswith(OURS):
-                    found.kernels.setdefault(match[1], pending)
-                else:
+            if pending and (match := FUNCTION.search(line)):  # racecheck has it in the first line, others after it
+                if OTHERS.match(match[1]):
                     found.reports[shape] -= 1
                     found.others += 1
+                else:
+                    found.functions.setdefault(match[1], pending)
                 pending = None
     missing = [name for name in names if name not in found.seconds]
-    if found.failure is None and missing:
-        found.failure = f"it ended with exit code {code} before {missing[0]!r} was done"
+    if missing:
+        found.failure = found.failure or f"it ended with exit code {code} before {missing[0]!r} was done"
+    elif code != 0:
+        found.failure = found.failure or f"it ended with exit code {code}"
     return found
 
 
@@ -348,7 +354,7 @@ def lines_of(tool: str, done: Pass, names: Sequence[str], wall: float) -> list[s
     verdict = "clean" if clean(done) else "NOT CLEAN"
     summary = done.summary or "no summary"
     lines.append(f"{tool:9s} | all: {verdict}; {summary}; other kernels: {done.others}; {wall:.0f} s")
-    lines += [f"{tool:9s} | {kernel}: {report}" for kernel, report in done.kernels.items()]
+    lines += [f"{tool:9s} | {function}: {report}" for function, report in done.functions.items()]
     if done.failure is not None:
         lines.append(f"{tool:9s} | failed: {done.failure}")
     return lines
@@ -384,6 +390,10 @@ def measure(tools: Sequence[str], names: Sequence[str], out: Path) -> bool:
         options = ["--tool", tool, "--show-backtrace", "no", "--print-limit", "1000"]
         options += ["--report-api-errors", "no"] if tool == "memcheck" else []  # torch probes; we check our own calls
         done = one_pass(names, [sanitizer, *options])
+        if unequal := [
+            kernel for kernel in sorted(launched | done.launched) if launched[kernel] != done.launched[kernel]
+        ]:
+            done.failure = done.failure or f"not launched as often as without a tool: {', '.join(unequal)}"
         found = lines_of(tool, done, names, time.perf_counter() - start)
         good &= clean(done)
         lines += found

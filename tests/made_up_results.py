@@ -35,7 +35,7 @@ def machine(seed, solved_at, curve, bits, labels, episodes=300):
     """A machine of a record. bits: its cost at every point; None if it is not finite."""
     score = {"bits": bits, "wrong": 0.0, "accuracy": 1.0, "perfect": float(bits is not None and bits < 0.01)}
     made = {"seed": seed, "episodes": episodes, "solved_at": solved_at, "scores": dict.fromkeys(labels, score)}
-    return made if curve is None else made | {"curve": curve}
+    return made | {"met": []} | ({} if curve is None else {"curve": curve})
 
 
 def record(row, recipe="tuned", *, solved, curves, bits, first=1000, episodes=300):

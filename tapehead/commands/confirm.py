@@ -60,21 +60,27 @@ def run(options: "arguments.Confirm") -> int:
 
 
 def _verify(options: "arguments.Confirm", path: Path) -> int:
-    """Train the seeds of a record again, and say what came of it; 1 if the machines are different ones."""
+    """Train the seeds of a record again, and say what came of it; 0 if that bears the record out."""
     given = {name: getattr(options, name) for name in ("row", "recipe", "seed", "episodes", "sequences")}
     for name, value in given.items():
         if value is not None:
             word = value if name == "row" else f"--{name}"
             raise ValueError(f"{word} does not go with --verify, which takes everything from the record: leave it out.")
-    if options.zoo:
-        raise ValueError("--zoo does not go with --verify, which writes nothing: leave it out.")
+    for flag, given_with in (("zoo", options.zoo), ("out", options.out != type(options).out)):
+        if given_with:
+            raise ValueError(f"--{flag} does not go with --verify, which writes nothing: leave it out.")
     place = {"place.device": options.device, "place.backend": options.backend}
     record = records.read(path)
     changes = {name: value for name, value in place.items() if value is not None}
     experiment = verification.experiment_of(record, options.seeds, changes)
     check_device(experiment.place.device)
     Trainer(experiment)
-    folder = default_folder(experiment, options.work / "verify")
+    above = options.work / "verify"
+    folder = default_folder(experiment, above)
+    if options.dry_run:
+        print(dry_run(experiment, folder))
+        return 0
+    made = [path for path in (*reversed(above.parents), above) if not path.exists()]
     with Progress(f"Training in {folder}.") as progress:
         try:
             found = verification.verify(record, experiment, folder, observer=progress)
@@ -82,8 +88,9 @@ def _verify(options: "arguments.Confirm", path: Path) -> int:
             complain(f"{stop}; saved in {folder}. The same command goes on from there.")
             return stop.exit_code
     shutil.rmtree(folder)  # the next verification is to train again
+    files.remove_empty(made)
     print(verification.describe(found))
-    return int(found.verdict == verification.DIFFERENT)
+    return int(found.verdict not in verification.AGREES)
 
 
 def _experiment(options: "arguments.Confirm", row: str) -> tuple[Experiment, str | None]:

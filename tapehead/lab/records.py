@@ -7,7 +7,8 @@ from typing import Any
 from tapehead import files
 from tapehead.lab.summary import summarise
 from tapehead.lab.tables import CURVES, PICTURE, readme
-from tapehead.paper.results import KIND, parse
+from tapehead.paper.record_form import contradiction
+from tapehead.paper.results import KIND, damaged, parse
 
 
 def write(record: dict[str, Any], folder: Path) -> Path:
@@ -45,4 +46,6 @@ def read(path: Path) -> dict[str, Any]:
     record = parse(path)
     if record.get("kind") != KIND:
         raise ValueError(f"{path} is no record of a confirmation: make one with tapehead confirm ROW.")
+    if (wrong := contradiction(record)) is not None:
+        raise ValueError(damaged(path, wrong))
     return record

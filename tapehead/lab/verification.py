@@ -19,7 +19,14 @@ from tapehead.lab.confirmation import confirm
 LEVEL = 0.01
 """The probability, for all measures together, of calling samples of one distribution different."""
 EQUAL, ALIKE, DIFFERENT = "equal to the bit", "the same in distribution", "different"
+ALTERED = "the same weights, but other numbers"
 UNDECIDED = "not equal to the bit, and too few machines to compare distributions"
+FEW = 5
+"""Altered numbers that are named."""
+AGREES = (EQUAL, ALIKE)
+"""Verdicts that bear a record out."""
+CLOSE = 1e-6
+"""Relative: scores of the same weights, by the same code or a later one."""
 PLACE = ("device", "backend", "python", "torch", "numba", "tapehead", "commit")
 """What of the environment may change bits."""
 
@@ -52,9 +59,15 @@ class Verification:
     """Empty if all machines are equal."""
     least: float
     """The least probability that a test of ranks can give for so many machines."""
+    altered: tuple[str, ...] = ()
+    """Numbers of machines whose weights are those of the record, and they are not, as in "seed 7: scores"."""
+    whole: bool = False
+    """Whether all machines of the record were trained."""
 
     @property
     def verdict(self) -> str:
+        if self.altered:
+            return ALTERED
         if self.equal == self.machines:
             return EQUAL
         if self.differing:
@@ -94,14 +107,33 @@ def compare(record: Record, again: Record) -> Verification:
     hashed = all("weights_sha256" in machine for machine in record["machines"])
     name = "weights_sha256" if hashed else "scores"
     equal = sum(machine[name] == then[machine["seed"]][name] for machine in again["machines"])
-    before, here = record["environment"], again["environment"]
+    there, here = record["environment"], again["environment"]
     changes = tuple(
-        f"{field} {before.get(field)} -> {here.get(field)}" for field in PLACE if before.get(field) != here.get(field)
+        f"{field} {there.get(field)} -> {here.get(field)}" for field in PLACE if there.get(field) != here.get(field)
     )
     measures = () if equal == len(again["machines"]) else _measures(record, again)
     machines, known = len(again["machines"]), len(record["machines"])
     least = 2 / math.comb(machines + known, machines)
-    return Verification(machines, equal, "weights" if hashed else "scores", changes, measures, least)
+    altered = tuple(
+        f"seed {machine['seed']}: {field}"
+        for machine in again["machines"]
+        if machine[name] == (before := then[machine["seed"]])[name]
+        for field in before
+        if field in machine and not _same(before[field], machine[field])
+    )
+    by = "weights" if hashed else "scores"
+    return Verification(machines, equal, by, changes, measures, least, altered, machines == known)
+
+
+def _same(then: Any, now: Any) -> bool:
+    """Of what two records say of one machine; a table may have got more entries since."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        return all(_same(then[key], now[key]) for key in then.keys() & now.keys())
+    if isinstance(then, list) and isinstance(now, list):
+        return len(then) == len(now) and all(map(_same, then, now))
+    if isinstance(then, float) and isinstance(now, (int, float)):
+        return math.isclose(then, now, rel_tol=CLOSE, abs_tol=CLOSE)
+    return bool(then == now)
 
 
 def _measures(record: Record, again: Record) -> tuple[Measure, ...]:
@@ -150,7 +182,8 @@ def describe(found: Verification) -> str:
     lines += [f"  {one.name}: {one.then} then, {one.now} now (p = {one.probability:.3f})" for one in found.measures]
     reason = {
         EQUAL: "",
-        UNDECIDED: ": take more with --seeds",
+        ALTERED: f": {', '.join(found.altered[:FEW])}{' and more' if len(found.altered) > FEW else ''}",
+        UNDECIDED: ": the record has no more" if found.whole else ": take more with --seeds",
         ALIKE: f": no measure differs at the level of {LEVEL}",
         DIFFERENT: f": {', '.join(measure.name for measure in found.differing)}, at the level of {LEVEL}",
     }[found.verdict]

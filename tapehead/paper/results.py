@@ -16,6 +16,7 @@ from tapehead.experiment.config import Experiment
 from tapehead.experiment.folder import read_config
 from tapehead.models import SequenceModel
 from tapehead.paper.recipes import row_experiment, rows
+from tapehead.paper.record_form import flaw
 from tapehead.tasks import Task
 from tapehead.zoo import store
 
@@ -113,7 +114,7 @@ def has_curves(record: Record) -> bool:
 
 
 def parse(path: Path) -> Record:
-    """The values of a JSON file, or one sentence why it has none."""
+    """The values of a JSON file, or one sentence why it has none; those of a record are checked."""
     try:
         values = json.loads(files.read(path, links=True))
     except files.NotPlain as error:
@@ -123,10 +124,16 @@ def parse(path: Path) -> Record:
             f"{path} cannot be read ({error.strerror}): give a record that tapehead confirm wrote."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}): confirm that row again, or remove the file.") from error
+        raise ValueError(damaged(path, error)) from error
     if not isinstance(values, dict):
-        raise ValueError(f"{path} is damaged (it holds no record): confirm that row again, or remove the file.")
+        raise ValueError(damaged(path, "it holds no record"))
+    if values.get("kind") == KIND and (wrong := flaw(values)) is not None:
+        raise ValueError(damaged(path, wrong))
     return values
+
+
+def damaged(path: Path, why: object) -> str:
+    return f"{path} is damaged ({why}): confirm that row again, or remove the file."
 
 
 def _of_zoo(row: str, folder: Path | None, name: str) -> Machine:

@@ -4,6 +4,7 @@ where there is one. The GPU's own, longer gate is benchmarks/gpu_check.py.
 
 import pytest
 import torch
+from scan_problems import assert_one_slot_is_exact
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._pytree import tree_map
@@ -129,6 +130,12 @@ def test_agrees_with_the_reference(
             assert_close(a, b, f"gradient of the {loss.kernel} cost by {name}")
         assert squares is not None
         assert_close(squares.sum(1), gradient.double().square().sum(1), "squares")
+
+
+def test_one_slot_is_exact(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """e (1 / e) missed 1 by a rounding, and the gradients that vanish were 1e-7."""
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    assert_one_slot_is_exact(gpu, torch.float32, device)
 
 
 @pytest.mark.parametrize("size", [30.0, 300.0])

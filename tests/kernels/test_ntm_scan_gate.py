@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 import torch
-from scan_problems import FLOATS, SMALL, Problem, error, errors, make_problem, poisoned, small, wrong
+from scan_problems import (
+    FLOATS,
+    SMALL,
+    Problem,
+    assert_one_slot_is_exact,
+    error,
+    errors,
+    make_problem,
+    poisoned,
+    small,
+    wrong,
+)
 from torch import Tensor
 
 from tapehead.kernels import dispatch
@@ -98,6 +109,13 @@ def test_agrees_with_the_reference(backend: str, case: str, dtype: torch.dtype) 
     spec, shape = CASES[case]
     with poisoned():
         check(backend, make_problem(spec, **shape), dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_slot_is_exact(backend: str, dtype: torch.dtype) -> None:
+    supported(backend, dtype)
+    assert_one_slot_is_exact(dispatch.fused(backend), dtype, DEVICES[backend])
 
 
 # Name -> what is made extreme.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[0] = str(TESTS)
+sys.path[:1] = [str(TESTS), str(TESTS.parent)]  # the package beside these tests, whichever one is installed
 path = [str(TESTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
 os.environ["PYTHONPATH"] = os.pathsep.join(path)  # for programs that cases start
 

@@ -1,16 +1,23 @@
 """A part of every fault, by the code of `make soak`, in processes of its own; and what the runner and the table do."""
 
+import dataclasses
 import json
+from collections import Counter
 
 import pytest
+import torch
 
 from soak import table
 from soak.fault import Case, Fault
 from soak.faults import FAULTS
 from soak.faults.command_lines import line_of
 from soak.faults.damage import KIND_COUNT
+from soak.faults.parity import CPU, Drawn, drawn
 from soak.runner import Outcome, Runner, chunks_of, outcome_of
 from soak.table import Row
+from tapehead.kernels.ntm_scan import gpu
+from tapehead.kernels.ntm_scan.cpu import backend
+from tapehead.kernels.ntm_scan.gpu_plan import FEW_THREADS, MOST_THREADS, Plan
 
 PLACE = {"machine": "a machine", "commit": "abc", "date": "2026-11-17"}
 
@@ -32,6 +39,60 @@ def test_the_counts_are_at_least_those_that_are_promised():
     lines = {tuple(line_of(number)) for number in range(FAULTS[14].full)}
     assert len(lines) > 0.9 * FAULTS[14].full
     assert len({line[0] for line in lines if line}) >= 8
+
+
+def layout_of(tensor):
+    if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+        return "expanded"
+    if not tensor.is_contiguous():
+        return "strided"
+    return "offset" if tensor.storage_offset() else "contiguous"
+
+
+def properties(machine: Drawn):
+    """What a machine of fault 8 has of all that it should not matter to have."""
+    spec, plan = machine.spec, Plan(machine.spec, machine.in_cuda.state.memory.shape[-2], machine.limit)
+    for option, value in dataclasses.asdict(spec).items():
+        yield option, value
+    yield "refused", plan.refusal() is not None
+    yield "threads", plan.threads
+    yield "slots a thread", plan.slots_per_thread
+    for backward in (False, True):
+        yield f"streamed, {backward=}", plan.streamed_floats(backward) > 0
+    for place, problem in (("cpu", machine.on_cpu), ("cuda", machine.in_cuda)):
+        seeds, steps, batch, _ = problem.inputs.shape
+        tape = problem.state.memory.shape[2]
+        for name, value in (("seeds", seeds > 1), ("steps", steps > 1), ("batch", batch > 1), ("tape", tape > 1)):
+            yield f"{place}: several {name}", value
+        yield f"{place}: a part of the tape", bool((problem.slots < tape).any())
+        yield f"{place}: one slot", bool((problem.slots == 1).any())
+        yield f"{place}: length 0", bool((problem.lengths == 0).any())
+        yield f"{place}: a mask of zeros", not bool(problem.mask.all())
+        _, *given, state = problem.arguments(torch.float32, CPU)
+        for name, part in zip(("parameters", "inputs", "lengths", "slots", "memory"), (*given, state[0]), strict=True):
+            yield f"{place}: layout of {name}", layout_of(part)
+        for name, part in zip(("lengths", "slots"), given[2:], strict=True):
+            yield f"{place}: type of {name}", part.dtype
+
+
+def test_the_random_machines_have_everything(tmp_path):
+    """All of fault 8's machines together: every value of every option, every layout, and every way through the kernels.
+    The rarest are blocks of 512 threads."""
+    seen = {}
+    for number in range(FAULTS[8].full):
+        for name, value in properties(drawn(Case(8, number, 1, tmp_path))):
+            seen.setdefault(name, Counter())[value] += 1
+    assert set(seen.pop("refused")) == {False}
+    for known in (backend.KNOWN, gpu.KNOWN):
+        assert all(set(seen[option]) == set(values) for option, values in known.items())
+    assert set(seen["threads"]) == {FEW_THREADS, MOST_THREADS}
+    for name, values in seen.items():
+        kind = name.removeprefix("cpu: ").removeprefix("cuda: ")
+        if kind.startswith("layout"):
+            least = {"contiguous", "strided", "offset"} | ({"expanded"} if "parameters" not in kind else set())
+            assert set(values) == least, name
+        assert len(values) > 1, name
+        assert min(values.values()) >= 14, (name, values)
 
 
 def fails_at_three(case):

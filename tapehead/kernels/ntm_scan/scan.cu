@@ -730,7 +730,8 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, float (
     if (!at.has_slots()) continue;
     const float inverse = quotient(1.0f, sum);
     UNROLL for (int s = 0; s < SLOTS_PER_THREAD; s++) {
-      w[h][s] = e[h][s] * inverse;
+      // On one slot e is the sum. e (1 / e) may miss 1 by a rounding, and then the gradient of w misses its exact zero.
+      w[h][s] = at.slots == 1 && e[h][s] == sum ? 1.0f : e[h][s] * inverse;
       if (at.leader && at.active(s)) {
         shared[PREVIOUS + head * UP4_TAPE + at.slot(s)] = w[h][s];
         if (records) records[head * TAPE + at.slot(s)] = make_float4(content[h][s], shifted[h][s], w[h][s], before[h][s]);
