@@ -23,14 +23,20 @@ class Outputs:
     sizes: tuple[dict[str, int], ...]
     differs: str
     """How the paper's figure differs."""
+    instead: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Headings and rows of machines that are shown where one of `rows` is not there."""
 
     def figure(self) -> PaperFigure:
         return PaperFigure(self.number, self.title, self.draw, self.caption, self.missing)
 
     def machines(self, results: Results) -> dict[str, Machine]:
         """Those that are there, by heading."""
-        found = {heading: results.machine(row) for heading, row in self.rows.items()}
+        found = {heading: results.machine(row) for heading, row in self._shown(results).items()}
         return {heading: machine for heading, machine in found.items() if machine is not None}
+
+    def _shown(self, results: Results) -> dict[str, str]:
+        whole = all(results.machine(row) is not None for row in self.rows.values())
+        return self.rows if whole else self.rows | self.instead
 
     def missing(self, results: Results) -> str | None:
         if self.machines(results):
@@ -51,7 +57,7 @@ class Outputs:
 
     def caption(self, results: Results) -> str:
         sentences = ["Targets and outputs on one sequence of each size, which was not trained on.", INTERVALS]
-        for heading, row in self.rows.items():
+        for heading, row in self._shown(results).items():
             machine = results.machine(row)
             if machine is None:
                 sentences.append(f"The row of {heading} is missing. {missing_machine(results, row)}")
