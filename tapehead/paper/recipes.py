@@ -95,6 +95,8 @@ SORT |= {"optimiser.learning_rate": 5e-4, "training.episodes": 600_000, "trainin
 SORT |= {"curriculum.options": {"items": (2, 20)}, "curriculum.share": 0.2}
 SORT |= {"restarts.attempts": 2, "restarts.after": 240_000, "restarts.above_bits": 20.0}
 
+SORT_FEEDFORWARD = SORT | {"optimiser.learning_rate": 2e-4}
+
 LSTM = SMOOTH | BY_NORM
 LSTM |= {"optimiser.name": "adam", "optimiser.learning_rate": 2e-3, "training.batch_size": 16}
 LSTM_SORT = LSTM | {"optimiser.learning_rate": 1e-2}
@@ -113,6 +115,7 @@ TUNED: dict[str, Values] = {
     "ngrams-ntm-lstm": NGRAMS,
     "ngrams-ntm-feedforward": NGRAMS_FEEDFORWARD,
     "priority-sort-ntm-lstm": SORT,
+    "priority-sort-ntm-feedforward": SORT_FEEDFORWARD,
     "copy-lstm": LSTM,
     "repeat-copy-lstm": LSTM | {"training.episodes": 200_000},
     "associative-recall-lstm": LSTM,
