@@ -41,6 +41,8 @@ TASKS = ("text", "reverse", "graph")
 MOMENTS, FEW = 6, 48
 """Maps over training, and the sequences of each; the last map has 200."""
 PROMPTS = 8
+SETS = 60
+"""Sets that the search by expected speed-up tries; a Gaussian process over more takes longer than the passes."""
 
 
 def load(file: Path, device: str, episodes: int | None) -> Experiment:
@@ -102,9 +104,10 @@ def decode_again(experiment: Experiment, weights: Path, out: Path) -> None:
     model = expect_transformer(experiment.build()).to(experiment.place.device)
     with torch.no_grad():
         model.load_flat(load_file(weights, experiment.place.device)["parameters"])
-    skip = SkipSet.from_plain(json.loads((out / "skip.json").read_text()))
     facts = json.loads((out / "facts.json").read_text())
-    facts["decoding"] = decoded(model.eval(), skip, prompts_of(experiment.task, PROMPTS, PROMPT_TOKENS))
+    prompts = prompts_of(experiment.task, PROMPTS, PROMPT_TOKENS)
+    for each in facts["decoding"]:
+        each |= decoded(model.eval(), SkipSet.of_numbers(each["skipped"]), prompts)
     write(out / "facts.json", facts)
     print(json.dumps(facts["decoding"], indent=1))
 
@@ -135,7 +138,15 @@ def train_and_map(experiment: Experiment, weights: Path, out: Path) -> None:
     facts |= {"parameters": len(model.flat_parameters()), "updates": trainer.updates, "sequences": trainer.episodes}
     facts |= {"training_seconds": round(trained - begin, 1), "map_seconds": round(mapped - trained, 1)}
     if is_language_model(model, trainer.task):
-        facts["decoding"] = decoded(model, found.skip, prompts_of(trainer.task, PROMPTS, PROMPT_TOKENS))
+        fastest = map_sublayers(
+            model, trainer.task, search="bayesian", judge="speedup", evaluations=SETS, sequences=FEW
+        )
+        prompts = prompts_of(trainer.task, PROMPTS, PROMPT_TOKENS)
+        facts["decoding"] = [
+            {"judge": each.judged_by, "value": each.value, "agreement": each.agreement, "skipped": each.skip.numbers}
+            | decoded(model, each.skip, prompts)
+            for each in (found, fastest)
+        ]
     write(out / "facts.json", facts)
     print(json.dumps({name: value for name, value in facts.items() if name != "experiment"}, indent=1))
     print(f"skipped: {', '.join(map(str, found.skip.numbers))}; {found.agreement:.1%} of the answers agree")
