@@ -15,7 +15,7 @@ but for the batch: 40,000 sequences are 2,500 updates of 16, in which copying is
 --check compares on the device updates as CUDA graphs with updates one by one, and a seed alone with the seed among
 others, to the bit. --speed measures sequences a second of every system, ten seeds side by side, writes them to
 speed.json, and says how long all of --train will take. --rates trains Transformers at several learning rates on tuning
-seeds, and writes rates.json; RATE is what the comparison uses. --train confirms one system after the other, most
+seeds, a file for each; RATE is what the comparison uses. --train confirms one system after the other, most
 valuable first, until the seconds of the budget are over; the same command goes on from there, and several processes
 with the same folders share the work. `docs/update_attention.py` makes the page of the records.
 """
@@ -57,8 +57,8 @@ POSITIONS = ("rotary", "alibi", "none")
 SEEDS = tuple(range(1000, 1010))
 BATCHES = {"copy": 4, "repeat-copy": 4, "associative-recall": 8, "ngrams": 6, "priority-sort": 64}
 """Sequences of an update of LSTMs and Transformers: about ten thousand updates of each task, 8,437 to 12,500."""
-RATE = 1e-3
-"""Learning rate of Transformers, on every task."""
+RATE = {"128": 1e-3, "equal": 1e-3}
+"""Learning rates of the Transformers of each size, on every task."""
 RATES = (2e-3, 1e-3, 5e-4, 2.5e-4)
 TUNING = tuple(range(10))
 TASKS = tuple(PAPER_TASKS)
@@ -104,7 +104,7 @@ def experiments(task: str) -> dict[str, Experiment]:
                 "model.num_layers": LAYERS,
                 "model.num_heads": heads,
             }
-            settings |= {"model.positions": positions, "optimiser.learning_rate": RATE} | equal
+            settings |= {"model.positions": positions, "optimiser.learning_rate": RATE[size]} | equal
             found[f"transformer-{size}-{positions}"] = general_experiment(task, "transformer", settings)
     return found
 
