@@ -1405,7 +1405,7 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
         const float c = mask[m], squares = own[A::SQUARES + head * WIDTH_PADDED + m];
         const float d_key = ONE_ENTRY ? c * total * inverse * left : (c * total - along * key[m]) * inverse;  // of the masked key
         give(m, c * d_key);
-        give(mask_at + m, (raw[m] * d_key + (ONE_ENTRY ? key[m] * squares : key[m] * total + c * squares)) * c * (1.0f - c));
+        give(mask_at + m, (ONE_ENTRY ? raw[m] * d_key + key[m] * squares : raw[m] * d_key + key[m] * total + c * squares) * c * (1.0f - c));
       } else {
         give(m, ONE_ENTRY ? total * inverse * left : (total - along * key[m]) * inverse);
       }
