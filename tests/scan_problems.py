@@ -20,8 +20,8 @@ from tapehead.losses import BINARY, CATEGORICAL
 
 # What is compared -> the error allowed, and the worst seen on the CPU over 316 random machines (scale 0.25).
 #   float32 rounds at 6e-8. A machine amplifies that step by step, through sharpening above all, and its gradients more
-#   so: the reference itself in float32 is as far off. The worst gradients are those of memories of width 1, whose
-#   cosine is +-1 wherever one looks, so that all that is left of its slope is cancellation.
+#   so: the reference itself in float32 is as far off. The worst gradients were those of memories of width 1, before the
+#   kernels computed what is left where the terms of a cosine's slope cancel (assert_slots_of_one_entry_are_exact).
 #   float64 rounds at 1.1e-16. Of the first 208 machines of soak/faults/parity.py one is ill-conditioned (sharpenings of
 #   3 to 4 at ten steps): 2.6e-4 in its state in float32, where the reference has 4.2e-4, and 8.9e-13 in float64.
 #   All the others, on the CPU and in the CUDA source, emulated, have at most in float32 8.4e-7 in outputs, 1.8e-6 in
