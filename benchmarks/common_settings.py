@@ -7,7 +7,8 @@ python benchmarks/common_settings.py --settings tuned --rows repeat-copy-ntm-fee
 A candidate is a name in SETTINGS; `tuned` and `once` are the row's own recipe, with its validation and restarts or
 without. Task and sizes of the machine are the row's. After so many updates, or when the time is up, the delivered
 weights are scored at the points of the row's acceptance. The file holds one result for each row, and is written again
-after every row and every tenth of the time; it never holds seeds for which a claim is made.
+after every row and every tenth of the time; --weights puts the weights beside it, by seed. No claim rests on these
+seeds.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 
 from tapehead.evaluation.generalisation import score
 from tapehead.experiment.config import Experiment, changed
@@ -95,6 +97,10 @@ def trial(given: argparse.Namespace, row: str, changes: dict[str, Any], found: l
             write(given.out, [*found, result_of(trainer, given, row, now - begin)])
     result = result_of(trainer, given, row, time.perf_counter() - begin)
     write(given.out, [*found, result])
+    if given.weights:
+        weights = trainer.population.delivered().cpu()
+        of_seed = {str(seed): weights[s].contiguous() for s, seed in enumerate(experiment.seeds)}
+        save_file(of_seed, given.out.with_name(f"{given.out.stem}-{row}.safetensors"))
     found.append(scored(trainer, result, given.sequences))
     write(given.out, found)
     print(sentence(found[-1]), flush=True)
@@ -164,6 +170,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=100, help="at each point of the acceptance")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop training a row after so long")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--weights", action="store_true", help="write them, too")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     changes = {}
