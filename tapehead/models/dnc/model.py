@@ -130,6 +130,10 @@ class DNC(DNCMachine, SequenceModel):
         twin.load_state_dict(self.state_dict())
         return twin.train(self.training)
 
+    def for_training(self, slots: int) -> Self:
+        """On a memory of so many slots: a kernel has room for the links of all slots, used or not."""
+        return self.with_memory(slots) if slots < self.memory_slots else self
+
     @property
     def memory_slots(self) -> int:
         return self.config.memory_slots
