@@ -57,6 +57,7 @@ class DNC(DNCMachine, SequenceModel):
         forget_bias: float = 1.0,
         strength_bias: float = 0.0,
         free_gate_bias: float = 0.0,
+        content_mode_bias: float = 0.0,
         allocation_gate_bias: float = 0.0,
         write_gate_bias: float = 0.0,
         batch_first: bool = False,
