@@ -67,13 +67,14 @@ class Trainer:
         self.source = BatchSource(experiment, self.device)
         self.model: SequenceModel = experiment.build()
         self.model.check_trainable()
-        self.backend, self.backend_reason = self.model.backend_and_reason()
-        self.seeds = Seeds(experiment)
         clipping, training = experiment.clipping, experiment.training
+        self.trained = self.model if training.slots is None else self.model.for_training(training.slots[1])
+        self.backend, self.backend_reason = self.trained.backend_and_reason()
+        self.seeds = Seeds(experiment)
         rule = UpdateRule(experiment.optimiser, clipping.kind, clipping.limit, training.average)
         update = dispatch.update_kernel(self.backend, self.device, experiment.optimiser)
-        self.population = Population(self.model, self.task.loss, rule, update, self.seeds, self.device)
-        self._step: Stepper = Replaying() if self.model.capturable(self.task.loss) else one_by_one
+        self.population = Population(self.trained, self.task.loss, rule, update, self.seeds, self.device)
+        self._step: Stepper = Replaying() if self.trained.capturable(self.task.loss) else one_by_one
         self.asynchronous = self.device.type == "cuda"  # goes on by itself with what it is asked for
         self.updates = 0
         self.metrics: list[str] = []
@@ -97,11 +98,11 @@ class Trainer:
         """Identity of the compiled code that this run's bits come from."""
         dtype, optimiser = next(self.model.parameters()).dtype, self.experiment.optimiser
         update = dispatch.update_identity(self.backend, dtype, self.device, optimiser)
-        return f"scan {self.model.kernel_identity()}, update {update}"
+        return f"scan {self.trained.kernel_identity()}, update {update}"
 
     def prepare(self) -> None:
         """Compile or load the kernels, if they are not there yet."""
-        self.model.prepare_kernels()
+        self.trained.prepare_kernels()
         dtype = next(self.model.parameters()).dtype
         dispatch.prepare_update(self.backend, dtype, self.device, self.experiment.optimiser)
 

@@ -60,9 +60,6 @@ def fused_lstm(name: str) -> LSTMBackend:
     return cast(LSTMBackend, gpu)
 
 
-ONLY_EMULATED = "the DNC's GPU kernel has run under emulation and on no GPU yet: choose backend 'gpu' to try it."
-
-
 def fused_dnc(name: str) -> FusedDNC:
     """The module of a fused backend of the DNC."""
     if name == "cpu":
@@ -87,8 +84,6 @@ def choose_lstm(backend: str, spec: LSTMSpec, dtype: torch.dtype, device: torch.
 
 def choose_dnc(backend: str, spec: DNCSpec, dtype: torch.dtype, device: torch.device, slots: int) -> tuple[str, str]:
     """The same for a DNC, on a tape of so many slots."""
-    if backend == "auto" and device.type == "cuda":
-        return "reference", ONLY_EMULATED
     return _choose(backend, device, lambda name: fused_dnc(name).refusal(spec, dtype, device, slots))
 
 

@@ -247,6 +247,11 @@ class SequenceModel(nn.Module, abc.ABC):
         """The same model, with the same parameters, on a memory of another length."""
         raise ValueError(f"{slots} slots were asked for, but {type(self).__name__} has no memory.")
 
+    def for_training(self, slots: int) -> Self:
+        """The model that is trained where no sequence has more than so many memory slots: a model whose training costs
+        less on a shorter memory overrides this."""
+        return self
+
     def check_slots(self, most: int) -> None:
         """Refuse to train with up to `most` memory slots if the model does not have so many."""
         if self.memory_slots is None:

@@ -6,6 +6,7 @@ from tiny import differences, tiny, trained
 
 from tapehead.experiment import data
 from tapehead.experiment.loop import Trainer
+from tapehead.models.dnc.model import DNC
 from tapehead.streams import stream
 
 pytestmark = pytest.mark.usefixtures("one_thread", "quickly_solved")
@@ -93,3 +94,16 @@ def test_a_look_at_the_machines_between_blocks_changes_no_bit():
         )
         looked_at.tensors()
     assert differences(looked_at, trained(experiment)) == []
+
+
+def test_a_dnc_is_trained_on_the_slots_that_it_uses(monkeypatch):
+    """Bits are those of the whole memory, of which no sequence uses more."""
+    values = {"model.name": "dnc", "training.slots": (3, 6), "training.batch_size": 4, "task.length": (1, 2)}
+    experiment = tiny(seeds=(3, 4), episodes=400).with_values(values | {"model.memory_slots": 20})
+    short = trained(experiment)
+    assert (short.trained.memory_slots, short.model.memory_slots) == (6, 20)
+    monkeypatch.setattr(DNC, "for_training", lambda self, slots: self)
+    whole = trained(experiment)
+    assert whole.trained.memory_slots == 20
+    assert differences(short, whole) == []
+    assert short.metrics == whole.metrics

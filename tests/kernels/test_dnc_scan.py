@@ -525,8 +525,8 @@ def test_what_runs_where() -> None:
     assert y.requires_grad
     with pytest.raises(ValueError, match="'gpu' cannot run this machine: the GPU kernel runs on CUDA devices"):
         DNC(3, 2, backend="gpu").backend_in_use()
-    chosen, reason = dispatch.choose_dnc("auto", DNCSpec(**SMALL), torch.float32, torch.device("cuda"), 6)
-    assert (chosen, "on no GPU yet" in reason) == ("reference", True)
+    chosen, reason = dispatch.choose_dnc("auto", DNCSpec(**SMALL), torch.float64, torch.device("cuda"), 6)
+    assert (chosen, "float32 only" in reason) == ("reference", True)
     with pytest.raises(ValueError, match="float32 only"):
         dispatch.choose_dnc("gpu", DNCSpec(**SMALL), torch.float64, torch.device("cuda"), 6)
     assert "float16" in dispatch.choose_dnc("auto", DNCSpec(**SMALL), torch.float16, CPU, 6)[1]

@@ -15,7 +15,7 @@ from torch.func import functional_call, stack_module_state, vmap
 import tapehead
 from tapehead import DNC, DNCCell, DNCConfig, DNCState
 from tapehead.experiment.config import Experiment, read_toml
-from tapehead.kernels.dnc_scan.spec import DNCSpec
+from tapehead.kernels.dnc_scan.spec import MODES, DNCSpec
 from tapehead.models.dnc import model
 
 F64 = torch.float64
@@ -431,6 +431,7 @@ CHANGES = {
     "forget_bias": -2.0,
     "strength_bias": 3.0,
     "free_gate_bias": -3.0,
+    "content_mode_bias": 3.0,
     "allocation_gate_bias": 3.0,
     "write_gate_bias": 3.0,
 }
@@ -556,3 +557,25 @@ def test_the_commands_know_it():
         made = Experiment.from_plain(read_toml(file), str(file))
         assert made.recipe == file.stem
         made.build()
+
+
+def test_a_bias_leaves_the_links_out():
+    """At 30 the modes of the links get neither a weight nor a gradient that matters; the others do."""
+    torch.manual_seed(0)
+    dnc = DNC(4, 2, dtype=F64, **{**SMALL, "content_mode_bias": 30.0})
+    y, _, trace = dnc(inputs(5, 2), return_trace=True)
+    assert float(trace.read.modes[..., MODES.index("content")].min()) > 1 - 1e-11
+    y.square().sum().backward()
+    interface = dnc.config.spec.interface
+    reading, _ = interface.heads(dnc.interface.bias.grad)
+    assert float(reading[:, interface.read["modes"]].abs().max()) < 1e-11
+    assert float(reading[:, interface.read["key"]].abs().max()) > 1e-6
+
+
+def test_without_allocation_all_slots_stay_equal():
+    """Writes by content alone treat the equal slots of an empty memory alike."""
+    torch.manual_seed(0)
+    dnc = DNC(4, 2, dtype=F64, **{**SMALL, "allocation_gate_bias": -1e4})
+    memory = dnc(inputs(5, 2))[1].memory.detach()
+    assert float(memory.abs().max()) > 1e-3
+    assert torch.equal(memory, memory[:, :1].expand_as(memory))

@@ -40,6 +40,7 @@ class DNCCell(DNCMachine):
         forget_bias: float = 1.0,
         strength_bias: float = 0.0,
         free_gate_bias: float = 0.0,
+        content_mode_bias: float = 0.0,
         allocation_gate_bias: float = 0.0,
         write_gate_bias: float = 0.0,
         device: torch.device | str | None = None,

@@ -48,6 +48,8 @@ class DNCConfig(MachineConfig):
     """Initial bias of the key strengths, before their activation."""
     free_gate_bias: float = 0.0
     """Initial bias of the free gates: negative starts with a memory that is not freed."""
+    content_mode_bias: float = 0.0
+    """Initial bias of the content mode of reads: positive starts with reads by content; 30 leaves the links out."""
     allocation_gate_bias: float = 0.0
     """Initial bias of the allocation gate: positive starts with writes to unused slots."""
     write_gate_bias: float = 0.0

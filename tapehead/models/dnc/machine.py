@@ -5,6 +5,7 @@ from torch import Tensor
 
 from tapehead import checks
 from tapehead.kernels.dnc_scan.contract import DNCState, initial_state
+from tapehead.kernels.dnc_scan.spec import MODES
 from tapehead.kernels.ntm_scan.contract import half_precision
 from tapehead.models.dnc.config import DNCConfig
 from tapehead.models.parameters import Parameters
@@ -27,6 +28,7 @@ class DNCMachine(Parameters):
             reading, writing = interface.heads(value)
             reading[:, interface.read["strength"]] = config.strength_bias
             reading[:, interface.read["free_gate"]] = config.free_gate_bias
+            reading[:, interface.read["modes"]][:, MODES.index("content")] = config.content_mode_bias
             writing[:, interface.write["strength"]] = config.strength_bias
             writing[:, interface.write["allocation_gate"]] = config.allocation_gate_bias
             writing[:, interface.write["write_gate"]] = config.write_gate_bias

@@ -57,6 +57,7 @@ class DNC(DNCMachine, SequenceModel):
         forget_bias: float = 1.0,
         strength_bias: float = 0.0,
         free_gate_bias: float = 0.0,
+        content_mode_bias: float = 0.0,
         allocation_gate_bias: float = 0.0,
         write_gate_bias: float = 0.0,
         batch_first: bool = False,
@@ -129,6 +130,10 @@ class DNC(DNCMachine, SequenceModel):
         )
         twin.load_state_dict(self.state_dict())
         return twin.train(self.training)
+
+    def for_training(self, slots: int) -> Self:
+        """On a memory of so many slots: a kernel has room for the links of all slots, used or not."""
+        return self.with_memory(slots) if slots < self.memory_slots else self
 
     @property
     def memory_slots(self) -> int:
