@@ -1,5 +1,6 @@
 """Runs the CUDA sources on the CPU through cuda_on_cpu.h: the same source and Python as on a GPU, by threads."""
 
+import atexit
 import contextlib
 import ctypes
 import fcntl
@@ -37,8 +38,9 @@ HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 # -Og: these sources are compiled for longer than they run.
 FLAGS = ["-std=c++17", "-Og", "-w", "-fPIC", "-fno-strict-aliasing"]
 FLAGS += ["-U_FORTIFY_SOURCE"]  # which takes a jump to another stack for an error
-_own_folder = tempfile.TemporaryDirectory(prefix="cuda-on-cpu-")
-folder = Path(_own_folder.name)  # of sources and libraries; conftest.py gives all processes of a test run one
+# Of sources and libraries; conftest.py gives all processes of a test run one.
+folder = Path(tempfile.mkdtemp(prefix="cuda-on-cpu-"))
+atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 class EmulatedKernels:
