@@ -1,6 +1,7 @@
 """Tests marked `gpu` need a CUDA device, and are skipped where there is none."""
 
 import contextlib
+import gc
 import os
 import signal
 
@@ -24,6 +25,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_collection_finish():
+    """Modules and thousands of tests live to the end: a garbage collection need not go through them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
