@@ -70,12 +70,12 @@ PULSES |= {"optimiser.learning_rate": 1e-3, "training.episodes": 80_000, "traini
 PULSES |= {"validation.sizes": {"length": 20, "repeats": 20}, "validation.sequences": 800}
 PULSES |= {"validation.below_bits": 0.002, "restarts.attempts": 3}
 
-REPEAT_FEEDFORWARD = SMOOTH | TANH | BY_CONTENT | ADDRESSES | {"clipping.kind": "norm", "clipping.limit": 10.0}
+REPEAT_FEEDFORWARD = SMOOTH | TANH | BY_CONTENT | LEARNED_READS | {"clipping.kind": "norm", "clipping.limit": 10.0}
+# The write head goes by location, and can be held where it is without writing.
 REPEAT_FEEDFORWARD |= {"model.write_gate": True, "model.write_gate_bias": -3.0}
-"""The write head goes by location, and can be held where it is without writing."""
-REPEAT_FEEDFORWARD |= {"optimiser.learning_rate": 3e-4, "training.episodes": 120_000, "training.batch_size": 4}
+REPEAT_FEEDFORWARD |= {"optimiser.learning_rate": 3e-4, "training.episodes": 160_000, "training.batch_size": 4}
 REPEAT_FEEDFORWARD |= {"training.slots": (16, 128), "restarts.attempts": 4}
-REPEAT_FEEDFORWARD |= {"restarts.after": 50_000, "restarts.above_bits": 15.0}
+REPEAT_FEEDFORWARD |= {"restarts.after": 60_000, "restarts.above_bits": 15.0}
 REPEAT_FEEDFORWARD |= {"validation.sizes": {"length": 20, "repeats": 10}, "validation.sequences": 400}
 REPEAT_FEEDFORWARD |= {"validation.below_bits": 0.05}
 
