@@ -131,19 +131,51 @@ def examine_ngrams(experiment: Experiment, machine: dict[str, Any], flat: Tensor
     task = experiment.task
     assert isinstance(task, NGrams)
     batch = sample(task, point, 20)
-    _, trace = run_with_trace(model_of(experiment, flat, point), batch)
-    rows = trace.read.weightings[:, :, 0].argmax(dim=-1).cpu()  # [T, B]
-    bits = batch.targets[..., 0].long()
-    contexts = sum(bits.roll(k, 0) << (k - 1) for k in range(1, task.order))
-    half = len(bits) // 2  # the second half, where most contexts were seen before
-    counts = torch.zeros(bits.shape[1], 2 ** (task.order - 1), int(rows.max()) + 1)
-    for b in range(bits.shape[1]):
-        counts[b].index_put_((contexts[half:, b], rows[half:, b]), torch.ones(len(bits) - half), accumulate=True)
+    counts = rows_of_contexts(model_of(experiment, flat, point), task, batch)
     shared = 1 - float(counts.amax(dim=1).sum() / counts.sum())
     several = 1 - float(counts.amax(dim=2).sum() / counts.sum())
     kind = "shared rows" if shared > SHARED else "several rows" if several > SEVERAL else "weak use"
     bits_over = machine["scores"][point.label(task)]["bits"]
     return Failing(machine["seed"], kind, point, float("inf") if bits_over is None else bits_over, shared, several, 0)
+
+
+def rows_of_contexts(model: SequenceModel, task: NGrams, batch: Batch) -> Tensor:
+    """Counts [B, contexts, slots] of steps with a context in which a row is read, in the second half of a sequence,
+    where most contexts were seen before."""
+    _, trace = run_with_trace(model, batch)
+    weightings = trace.read.weightings[:, :, 0].cpu()  # [T, B, N]
+    rows, bits = weightings.argmax(dim=-1), batch.targets[..., 0].long()
+    contexts = sum((bits.roll(k, 0) << (k - 1) for k in range(1, task.order)), torch.zeros_like(bits))
+    half = len(bits) // 2
+    counts = torch.zeros(bits.shape[1], 2 ** (task.order - 1), weightings.shape[-1])
+    for b, of_one in enumerate(counts):
+        of_one.index_put_((contexts[half:, b], rows[half:, b]), torch.ones(len(bits) - half), accumulate=True)
+    return counts
+
+
+@style.look()
+def draw_ngrams(record: dict[str, Any], found: Sequence[Failing], weights: dict[str, Tensor]) -> Figure:
+    """Which row is read with which context: of machines that fail, and of the median one."""
+    experiment = Experiment.from_plain(record["experiment"])
+    assert isinstance(experiment.task, NGrams)
+    median = median_machine(record)[0]["seed"]
+    shown = [*found[:MOST], median]
+    figure = Figure(figsize=(style.WIDTH, 3.2), layout="constrained")
+    axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+    for axis, one in zip(axes, shown, strict=True):
+        seed, title = (
+            (one, f"{one} (median)") if isinstance(one, int) else (one.seed, f"{one.seed}: {one.bits:.2g} bits")
+        )
+        point = found[0].point
+        model = model_of(experiment, weights[str(seed)], point)
+        counts = rows_of_contexts(model, experiment.task, sample(experiment.task, point, 20)).sum(dim=0)
+        used = counts.sum(dim=0).argsort(descending=True)[:48].sort().values  # the rows that are read most
+        share = counts[:, used] / counts.sum(dim=1, keepdim=True)
+        axis.imshow(share.numpy(), cmap=style.GREYS, vmin=0, vmax=1)
+        axis.set_title(title, fontsize=8)
+        axis.set_xlabel("row that is read, of 48")
+    axes[0].set_ylabel("context: the last five bits")
+    return figure
 
 
 def kind_of(task: Task, machine: dict[str, Any], share: float, first: float) -> str:
@@ -228,7 +260,8 @@ def main() -> None:
         )
     if found:
         kinds = {one.kind: one for one in reversed(found)}  # one of each kind
-        svg, png = style.save(draw(record, list(kinds.values()), weights), given.out, f"failing-{record['name']}")
+        drawing = draw_ngrams if "ngrams" in record["name"] else draw
+        svg, png = style.save(drawing(record, list(kinds.values()), weights), given.out, f"failing-{record['name']}")
         svg.unlink()
         print(png)
 
