@@ -72,7 +72,7 @@ PULSES |= {"validation.below_bits": 0.002, "restarts.attempts": 3}
 
 REPEAT_FEEDFORWARD = SMOOTH | TANH | BY_CONTENT | LEARNED_READS | {"clipping.kind": "norm", "clipping.limit": 10.0}
 # The write head goes by location, and can be held where it is without writing.
-REPEAT_FEEDFORWARD |= {"model.write_gate": True, "model.write_gate_bias": -3.0}
+REPEAT_FEEDFORWARD |= {"model.write_gate": True, "model.write_gate_bias": -6.0, "model.sharpen_bias": 2.0}
 REPEAT_FEEDFORWARD |= {"optimiser.learning_rate": 3e-4, "training.episodes": 160_000, "training.batch_size": 4}
 REPEAT_FEEDFORWARD |= {"training.slots": (16, 128), "restarts.attempts": 4}
 REPEAT_FEEDFORWARD |= {"restarts.after": 60_000, "restarts.above_bits": 15.0}
