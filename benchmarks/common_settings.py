@@ -40,20 +40,21 @@ WRITE_FIRST = {"model.order": "write_then_read"}
 CONTENT = {"model.strength_bias": 2.0, "model.read_gate_bias": 1.0}
 ADDRESSES = {"model.initial_memory": "addresses", "model.initial_memory_scale": 1.0}
 LEARNED = {"model.initial_reads": "learned", "model.initial_controller": "learned"}
+RANDOM = {"model.initial_memory": "random"}
+GATE = {"model.write_gate": True, "model.write_gate_bias": -3.0}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "general": GENERAL_NTM,
-    "four": FOUR,
     "norm-10": NORM_10,
+    "norm-10-content": NORM_10 | CONTENT,
+    "norm-10-addresses-content": NORM_10 | ADDRESSES | CONTENT,
     "norm-10-write-first": NORM_10 | WRITE_FIRST,
     "norm-10-write-first-learned": NORM_10 | WRITE_FIRST | LEARNED,
-    "norm-10-content": NORM_10 | CONTENT,
     "norm-10-write-first-content": NORM_10 | WRITE_FIRST | CONTENT,
-    "norm-10-addresses-content": NORM_10 | ADDRESSES | CONTENT,
     "norm-10-write-first-addresses-content": NORM_10 | WRITE_FIRST | ADDRESSES | CONTENT,
+    "norm-10-write-first-random-content": NORM_10 | WRITE_FIRST | RANDOM | CONTENT | LEARNED,
+    "norm-10-write-first-gate": NORM_10 | WRITE_FIRST | CONTENT | LEARNED | GATE,
     "norm-1": NORM_1,
-    "norm-1-write-first": NORM_1 | WRITE_FIRST,
-    "norm-1-content": NORM_1 | CONTENT,
     "norm-1-addresses-content": NORM_1 | ADDRESSES | CONTENT,
     "norm-1-write-first-addresses-content": NORM_1 | WRITE_FIRST | ADDRESSES | CONTENT,
 }

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from matplotlib.figure import Figure
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -32,10 +33,12 @@ from tapehead.lab.adoption import median_machine
 from tapehead.models.sequence import SequenceModel
 from tapehead.streams import stream
 from tapehead.tasks import Batch, Task
+from tapehead.tasks.ngrams import NGrams
 
 SEQUENCES = 100
 MOST = 3  # machines in a picture, beside the median one
 RARE = 0.1  # of the sequences
+SHARED, SEVERAL = 0.05, 0.2  # of the steps; 0 and up to 0.09 in good machines
 
 KINDS = {
     "not learned": "not solved in any attempt, and over half of chance at the training sizes",
@@ -44,6 +47,9 @@ KINDS = {
     "late": "the first mistake is in the second half of the answer (median of the wrong sequences)",
     "early": "the first mistake is in the first half of the answer",
     "imprecise": "no wrong bit, but a cost above what is asked",
+    "shared rows": f"N-grams: in over {SHARED:.0%} of the steps the row that is read is that of another context",
+    "several rows": f"N-grams: in over {SEVERAL:.0%} of the steps the context is at a row that is not its usual one",
+    "weak use": "N-grams: every context has a row of its own, and the predictions are not the best possible",
 }
 
 
@@ -98,6 +104,8 @@ def examine(record: dict[str, Any], machine: dict[str, Any], flat: Tensor) -> Fa
     asked = acceptance_of(task, experiment.model.build(task))
     missed = next(c for c, met in zip(asked.criteria, machine["met"], strict=True) if not met)
     point = max(missed.points, key=lambda p: machine["scores"][p.label(task)]["bits"] or float("inf"))
+    if isinstance(task, NGrams):
+        return examine_ngrams(experiment, machine, flat, point)
     batch = sample(task, point, min(SEQUENCES, point.most or SEQUENCES))
     logits, _ = run_with_trace(model_of(experiment, flat, point), batch)
     wrong = wrong_steps(task, logits, batch)
@@ -116,6 +124,58 @@ def examine(record: dict[str, Any], machine: dict[str, Any], flat: Tensor) -> Fa
         first=first,
         worst=worst,
     )
+
+
+def examine_ngrams(experiment: Experiment, machine: dict[str, Any], flat: Tensor, point: Point) -> Failing:
+    """By the rows that are read with each context; `wrong` is the share of steps at a row of another context."""
+    task = experiment.task
+    assert isinstance(task, NGrams)
+    batch = sample(task, point, 20)
+    counts = rows_of_contexts(model_of(experiment, flat, point), task, batch)
+    shared = 1 - float(counts.amax(dim=1).sum() / counts.sum())
+    several = 1 - float(counts.amax(dim=2).sum() / counts.sum())
+    kind = "shared rows" if shared > SHARED else "several rows" if several > SEVERAL else "weak use"
+    bits_over = machine["scores"][point.label(task)]["bits"]
+    return Failing(machine["seed"], kind, point, float("inf") if bits_over is None else bits_over, shared, several, 0)
+
+
+def rows_of_contexts(model: SequenceModel, task: NGrams, batch: Batch) -> Tensor:
+    """Counts [B, contexts, slots] of steps with a context in which a row is read, in the second half of a sequence,
+    where most contexts were seen before."""
+    _, trace = run_with_trace(model, batch)
+    weightings = trace.read.weightings[:, :, 0].cpu()  # [T, B, N]
+    rows, bits = weightings.argmax(dim=-1), batch.targets[..., 0].long()
+    contexts = sum((bits.roll(k, 0) << (k - 1) for k in range(1, task.order)), torch.zeros_like(bits))
+    half = len(bits) // 2
+    counts = torch.zeros(bits.shape[1], 2 ** (task.order - 1), weightings.shape[-1])
+    for b, of_one in enumerate(counts):
+        of_one.index_put_((contexts[half:, b], rows[half:, b]), torch.ones(len(bits) - half), accumulate=True)
+    return counts
+
+
+@style.look()
+def draw_ngrams(record: dict[str, Any], found: Sequence[Failing], weights: dict[str, Tensor]) -> Figure:
+    """Which row is read with which context: of machines that fail, and of the median one."""
+    experiment = Experiment.from_plain(record["experiment"])
+    assert isinstance(experiment.task, NGrams)
+    median = median_machine(record)[0]["seed"]
+    shown = [*found[:MOST], median]
+    figure = Figure(figsize=(style.WIDTH, 3.2), layout="constrained")
+    axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+    for axis, one in zip(axes, shown, strict=True):
+        seed, title = (
+            (one, f"{one} (median)") if isinstance(one, int) else (one.seed, f"{one.seed}: {one.bits:.2g} bits")
+        )
+        point = found[0].point
+        model = model_of(experiment, weights[str(seed)], point)
+        counts = rows_of_contexts(model, experiment.task, sample(experiment.task, point, 20)).sum(dim=0)
+        used = counts.sum(dim=0).argsort(descending=True)[:48].sort().values  # the rows that are read most
+        share = counts[:, used] / counts.sum(dim=1, keepdim=True)
+        axis.imshow(share.numpy(), cmap=style.GREYS, vmin=0, vmax=1)
+        axis.set_title(title, fontsize=8)
+        axis.set_xlabel("row that is read, of 48")
+    axes[0].set_ylabel("context: the last five bits")
+    return figure
 
 
 def kind_of(task: Task, machine: dict[str, Any], share: float, first: float) -> str:
@@ -200,7 +260,8 @@ def main() -> None:
         )
     if found:
         kinds = {one.kind: one for one in reversed(found)}  # one of each kind
-        svg, png = style.save(draw(record, list(kinds.values()), weights), given.out, f"failing-{record['name']}")
+        drawing = draw_ngrams if "ngrams" in record["name"] else draw
+        svg, png = style.save(drawing(record, list(kinds.values()), weights), given.out, f"failing-{record['name']}")
         svg.unlink()
         print(png)
 
