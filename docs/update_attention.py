@@ -8,7 +8,7 @@ has no row, and a table without rows says that nothing was measured.
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -273,11 +273,15 @@ TABLES: dict[str, Callable[[Records], str]] = {
 }
 
 
-def with_tables(page: str, records: Records, only: set[str] | None = None) -> str:
+def with_tables(
+    page: str, records: Any, only: set[str] | None = None, tables: Mapping[str, Callable[[Any], str]] = TABLES
+) -> str:
+    """A page with the tables that its records make; of all tables, or of some."""
+
     def made(block: re.Match[str]) -> str:
         if only is not None and block[2] not in only:
             return block[0]
-        return f"{block[1]}\n{TABLES[block[2]](records)}\n{block[3]}"
+        return f"{block[1]}\n{tables[block[2]](records)}\n{block[3]}"
 
     return BLOCK.sub(made, page)
 
