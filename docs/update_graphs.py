@@ -221,11 +221,11 @@ def _panel(axes: Axes, mine: Records) -> None:
     sized = [point for point in next(iter(mine.values()))["points"] if point["sizes"]]
     nodes = [point["sizes"]["nodes"] for point in sized]
     found = [baselines(*_size(point)) for point in sized]
-    for name in found[0]:
+    for name, side in zip(found[0], ("top", "bottom", "center"), strict=True):  # the first two meet at 12 nodes
         axes.plot(nodes, [100 * one[name].accuracy for one in found], color=style.FAINT, linestyle=":", linewidth=1.0)
         axes.annotate(
             name, (nodes[-1], 100 * found[-1][name].accuracy), (4, 0), textcoords="offset points", fontsize=7,
-            color=style.FAINT, va="center",
+            color=style.FAINT, va=side,
         )  # fmt: skip
     for i, (name, record) in enumerate(mine.items()):
         shares = [[100 * value for value in accuracies(record, point["label"])] for point in sized]
