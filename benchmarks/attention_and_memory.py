@@ -1,7 +1,8 @@
 """Sequential memory access against parallel attention: NTM, LSTM and Transformer on the five tasks of the paper.
 
     python benchmarks/attention_and_memory.py --list
-    python benchmarks/attention_and_memory.py --probe
+    python benchmarks/attention_and_memory.py --check
+    python benchmarks/attention_and_memory.py --speed
     python benchmarks/attention_and_memory.py --rates
     python benchmarks/attention_and_memory.py --train --budget 360 --work runs/attention --out results/attention
 
@@ -11,26 +12,32 @@ LSTM in that of the paper and in the width nearest to the NTM's; the Transformer
 The NTM itself has records in results/ already. Transformers have the general settings, which are not tuned to a task,
 but for the batch: 40,000 sequences are 2,500 updates of 16, in which copying is not learned (docs/lab-notes.md).
 
---probe checks on the device that updates as CUDA graphs equal updates one by one, and a seed alone the seed among
-others, to the bit; then it measures sequences a second of every system, ten seeds side by side, writes them to
-speed.json, and says how long all of --train will take. --rates trains Transformers at three learning rates on tuning
-seeds; RATE is what the comparison uses. --train confirms one system after the other, most valuable
-first, until the seconds of the budget are over; the same command goes on from there. `docs/update_attention.py` makes
-the page of the records.
+--check compares on the device updates as CUDA graphs with updates one by one, and a seed alone with the seed among
+others, to the bit. --speed measures sequences a second of every system, ten seeds side by side, writes them to
+speed.json, and says how long all of --train will take. --rates trains Transformers at several learning rates on tuning
+seeds, a file for each; RATE is what the comparison uses. --train confirms one system after the other, most
+valuable first, until the seconds of the budget are over; the same command goes on from there, and several processes
+with the same folders share the work. `docs/update_attention.py` makes the page of the records.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import math
+import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from tapehead import files
 from tapehead.environment import environment
+from tapehead.evaluation.summaries import quartiles
 from tapehead.experiment import run
 from tapehead.experiment.config import Experiment
 from tapehead.experiment.cuda_graphs import Replaying, one_by_one
@@ -48,18 +55,18 @@ FEW_HEADS = 2
 """Of the smaller Transformers: their widths come in steps of twice as many."""
 POSITIONS = ("rotary", "alibi", "none")
 SEEDS = tuple(range(1000, 1010))
-BATCHES = {"copy": 4, "repeat-copy": 4, "associative-recall": 8, "ngrams": 6, "priority-sort": 64}
+BATCHES = {"copy": 4, "repeat-copy": 4, "associative-recall": 8, "ngrams": 8, "priority-sort": 64}
 """Sequences of an update of LSTMs and Transformers: about ten thousand updates of each task, 8,437 to 12,500."""
-RATE = 1e-3
-"""Learning rate of Transformers, on every task."""
-RATES = (1e-3, 5e-4, 2.5e-4)
+RATE = {"128": 1e-3, "equal": 1e-3}
+"""Learning rates of the Transformers of each size, on every task."""
+RATES = (2e-3, 1e-3, 5e-4, 2.5e-4)
 TUNING = tuple(range(10))
 TASKS = tuple(PAPER_TASKS)
 SHORT = ("copy", "repeat-copy", "associative-recall")
 """Tasks that take a GPU seconds; the others take a minute with 128 units."""
 OVERHEAD = 4.0
 """Seconds of a confirmation beside its replayed updates: starting, capturing, scoring."""
-CHECKED, TIMED = 4, 3
+CHECKED, TIMED = 4, 2
 """Blocks of the checks, of which the first is not replayed; blocks that are timed."""
 
 
@@ -97,7 +104,7 @@ def experiments(task: str) -> dict[str, Experiment]:
                 "model.num_layers": LAYERS,
                 "model.num_heads": heads,
             }
-            settings |= {"model.positions": positions, "optimiser.learning_rate": RATE} | equal
+            settings |= {"model.positions": positions, "optimiser.learning_rate": RATE[size]} | equal
             found[f"transformer-{size}-{positions}"] = general_experiment(task, "transformer", settings)
     return found
 
@@ -180,13 +187,14 @@ def measure(task: str, system: str, device: str) -> dict[str, Any]:
     }
 
 
-def probe(device: str, out: Path) -> bool:
-    out.mkdir(parents=True, exist_ok=True)
+def check_all(device: str) -> bool:
     systems = [f"transformer-128-{positions}" for positions in POSITIONS] + ["transformer-equal-rotary"]
     checks = [("copy", system) for system in systems] + [("repeat-copy", "transformer-128-rotary")]  # odd parameters
-    good = [check(task, system, device) for task, system in checks]
-    if not all(good):
-        return False
+    return all([check(task, system, device) for task, system in checks])
+
+
+def measure_all(device: str, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {"what": "ten seeds side by side, complete updates", "rows": []}
     record["environment"] = environment(device, "auto")
     for system in ("transformer-128-rotary", "transformer-equal-rotary", "lstm", "lstm-equal", "ntm"):
@@ -200,24 +208,39 @@ def probe(device: str, out: Path) -> bool:
         same = system.replace("alibi", "rotary").replace("none", "rotary")
         total += seconds[task, same]
         print(f"{total:7.0f} s  after {task}, {system}")
-    return True
 
 
-def compare_rates(device: str) -> None:
-    """Ten tuning seeds on the short tasks at each rate: seeds solved, and the median cost at the training sizes."""
-    for size in ("128", "equal"):
-        for task in ("copy", "associative-recall"):
-            for rate in RATES:
-                changes = {"optimiser.learning_rate": rate, "seeds": TUNING}
-                begin = time.perf_counter()
-                result = run.train(prepared(task, f"transformer-{size}-rotary", device).with_values(changes))
-                solved = sum(at is not None for at in result.solved_at)
-                last = sorted(math.inf if bits is None else bits for bits in result.last_window_bits)
-                took = time.perf_counter() - begin
-                shown = f"last window {last[len(last) // 2]:.4g} bits, {result.generalisation[0].label}"
-                costs = sorted(result.generalisation[0].costs)
-                shown += f" {costs[len(costs) // 2]:.4g} bits"
-                print(f"{task}, {size}, rate {rate:g}: {solved} of {len(TUNING)}, {shown}, {took:.0f} s", flush=True)
+@contextlib.contextmanager
+def claimed(work: Path, name: str) -> Iterator[bool]:
+    """Whether no other process works at this now; none does as long as the block runs."""
+    work.mkdir(parents=True, exist_ok=True)
+    path = work / f"{name}.lock"
+    descriptor = files.lock(path)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def compare_rates(device: str, work: Path, out: Path) -> None:
+    """Ten tuning seeds at each rate: seeds solved, and the cost of the last window."""
+    out.mkdir(parents=True, exist_ok=True)
+    for task, size, rate in itertools.product(("copy", "associative-recall"), ("128", "equal"), RATES):
+        name = f"rate-{task}-{size}-{rate:g}"
+        with claimed(work, name) as ours:
+            if not ours or (out / f"{name}.json").exists():
+                continue
+            changes = {"optimiser.learning_rate": rate, "seeds": TUNING}
+            begin = time.perf_counter()
+            result = run.train(prepared(task, f"transformer-{size}-rotary", device).with_values(changes))
+            last = [math.inf if bits is None else bits for bits in result.last_window_bits]
+            row: dict[str, Any] = {"task": task, "size": size, "rate": rate, "seeds": len(TUNING)}
+            row["solved"] = sum(at is not None for at in result.solved_at)
+            row["bits"] = [bits if math.isfinite(bits) else None for bits in quartiles(last)]
+            row["seconds"] = round(time.perf_counter() - begin, 1)
+            (out / f"{name}.json").write_text(json.dumps(row, indent=1) + "\n")
+            print(json.dumps(row), flush=True)
 
 
 # --- training --------------------------------------------------------------------------------------------------------
@@ -238,23 +261,26 @@ class Deadline(Observer):
             raise OutOfTime
 
 
-def train(device: str, budget: float, work: Path, out: Path) -> None:
+def train(device: str, budget: float, systems: str, work: Path, out: Path) -> None:
     begin = time.monotonic()
     for task, system in plan():
-        name = f"{task}-{system}"
-        if (out / f"{name}.json").exists():
+        if not system.startswith(systems):
             continue
+        name = f"{task}-{system}"
         left = begin + budget - time.monotonic()
         if left <= 0:
             break
         started = time.monotonic()
-        try:
-            experiment = prepared(task, system, device)
-            record = confirmation.confirm(experiment, work / name, name=name, observer=Deadline(begin + budget))
-        except OutOfTime:
-            print(f"{name}: stopped after {time.monotonic() - started:.0f} s; the same command goes on", flush=True)
-            break
-        records.write_record(record, out)
+        with claimed(work, name) as ours:
+            if not ours or (out / f"{name}.json").exists():
+                continue
+            try:
+                experiment = prepared(task, system, device)
+                record = confirmation.confirm(experiment, work / name, name=name, observer=Deadline(begin + budget))
+            except OutOfTime:
+                print(f"{name}: stopped after {time.monotonic() - started:.0f} s; the same command goes on", flush=True)
+                break
+            records.write_record(record, out)
         solved = sum(machine["solved_at"] is not None for machine in record["machines"])
         took = time.monotonic() - started
         print(
@@ -269,11 +295,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--list", action="store_true", help="print the experiments")
-    what.add_argument("--probe", action="store_true", help="check and measure on the device")
+    what.add_argument("--check", action="store_true", help="compare on the device what has to be equal to the bit")
+    what.add_argument("--speed", action="store_true", help="measure on a device that has no other work")
     what.add_argument("--rates", action="store_true", help="compare learning rates of Transformers on tuning seeds")
     what.add_argument("--train", action="store_true", help="train and score, most valuable first")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--budget", type=float, default=360, help="seconds")
+    parser.add_argument("--systems", default="", help="only those whose names begin like this, for --train")
     parser.add_argument("--work", type=Path, default=Path("runs/attention"), help="folder of the runs")
     parser.add_argument("--out", type=Path, default=Path("results/attention"), help="folder of records and speed.json")
     parser.add_argument("--one-by-one", action="store_true", help="without CUDA graphs for Transformers")
@@ -286,11 +314,13 @@ def main() -> None:
                 size, episodes = parameters(experiment), experiment.training.episodes
                 print(f"{task}, {system}: {size:,} parameters, {episodes:,} sequences")
     elif options.rates:
-        compare_rates(options.device)
-    elif options.probe:
-        raise SystemExit(not probe(options.device, options.out))
+        compare_rates(options.device, options.work, options.out)
+    elif options.check:
+        raise SystemExit(not check_all(options.device))
+    elif options.speed:
+        measure_all(options.device, options.out)
     else:
-        train(options.device, options.budget, options.work, options.out)
+        train(options.device, options.budget, options.systems, options.work, options.out)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python docs/update_attention.py
 
-Records of Transformers and LSTMs are those of results/attention, of the NTM those of results. What has no record yet
-has no row, and a table without rows says that nothing was measured.
+Records of Transformers and LSTMs are those of results/attention, with what --speed and --rates wrote (speed.json,
+rates/), of the NTM those of results. What has no record yet has no row, and a table without rows says that nothing was
+measured.
 """
 
 import re
@@ -166,6 +167,25 @@ def speed_table(records: Records, attention: Path = ATTENTION) -> str:
     return f"On {where['device']}, {where['date']}:\n\n" + table(head, lines)
 
 
+def rates_table(records: Records, attention: Path = ATTENTION) -> str:
+    """Seeds solved, and the cost of the last window, at each learning rate that was tried on tuning seeds."""
+    rows: dict[tuple[str, str], dict[float, Record]] = {}
+    for path in sorted((attention / "rates").glob("rate-*.json")):
+        row = parse(path)
+        rows.setdefault((row["task"], row["size"]), {})[row["rate"]] = row
+    rates = sorted({rate for mine in rows.values() for rate in mine})
+    head = ["Transformer, rotary", *(f"{rate:g}" for rate in rates)]
+    lines = []
+    for (task, size), mine in sorted(rows.items()):
+        name = f"{style.task_title(task)}, {'equal parameters' if size == 'equal' else size}"
+        cells = [
+            f"{mine[rate]['solved']} of {mine[rate]['seeds']}, {bits(mine[rate]['bits'][1])}" if rate in mine else "-"
+            for rate in rates
+        ]
+        lines.append([name, *cells])
+    return table(head, lines)
+
+
 def state_bytes(model: SequenceModel, vectors: int) -> int:
     """What a model carries from step to step after it has read so many vectors to copy and answered them."""
     with torch.no_grad():
@@ -268,6 +288,7 @@ TABLES: dict[str, Callable[[Records], str]] = {
     "solved-equal": solved_table(EQUAL),
     **{task: task_table(task) for task in comparison.TASKS},
     "picture": picture,
+    "rates": rates_table,
     "speed": speed_table,
     "memory": memory_table,
 }

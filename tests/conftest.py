@@ -1,6 +1,8 @@
 """Tests marked `gpu` need a CUDA device, and are skipped where there is none."""
 
 import contextlib
+import gc
+import os
 import signal
 
 import cuda_on_cpu
@@ -25,11 +27,22 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
+def pytest_collection_finish():
+    """Modules and thousands of tests live to the end: a garbage collection need not go through them each time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(params=[pytest.param("cpu", id="emulated"), pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request):
+def device(request, tmp_path_factory):
     """Where the GPU's kernels run: thread by thread on the CPU, or on a GPU."""
-    if request.param == "cpu" and cuda_on_cpu.COMPILER is None:
-        pytest.skip("no C++ compiler")
+    if request.param == "cpu":
+        if cuda_on_cpu.COMPILER is None:
+            pytest.skip("no C++ compiler")
+        base = tmp_path_factory.getbasetemp()
+        of_all = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # one for all processes of this run
+        cuda_on_cpu.folder = of_all / "cuda-on-cpu"
+        cuda_on_cpu.folder.mkdir(exist_ok=True)
     with cuda_on_cpu.emulated() if request.param == "cpu" else contextlib.nullcontext():
         yield torch.device(request.param)
 

@@ -1,7 +1,9 @@
 """Runs the CUDA sources on the CPU through cuda_on_cpu.h: the same source and Python as on a GPU, by threads."""
 
+import atexit
 import contextlib
 import ctypes
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -32,24 +34,23 @@ DNC = (
 )  # fmt: skip
 LSTM_CLUSTERS = ("lstm_layer", "lstm_layer_back")
 DECLARATION = "extern __shared__ float4 shared_memory[];"
-_folder = tempfile.TemporaryDirectory(prefix="cuda-on-cpu-")
+HEADER = Path(__file__).with_name("cuda_on_cpu.h")
+# -Og: these sources are compiled for longer than they run.
+FLAGS = ["-std=c++17", "-Og", "-w", "-fPIC", "-fno-strict-aliasing"]
+FLAGS += ["-U_FORTIFY_SOURCE"]  # which takes a jump to another stack for an error
+# Of sources and libraries; conftest.py gives all processes of a test run one.
+folder = Path(tempfile.mkdtemp(prefix="cuda-on-cpu-"))
+atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 class EmulatedKernels:
     """Stands in for `nvrtc.Kernels`."""
 
     def __init__(self, source: str, kernels: Sequence[str], clusters: Mapping[str, int] | None = None) -> None:
-        header = Path(__file__).with_name("cuda_on_cpu.h").read_text()
         source = source.replace(DECLARATION, "")
         sizes = dict.fromkeys(kernels, 1) | dict(clusters or {})
-        text = header + source + "\n".join(f"EMULATED({kernel}, {size})" for kernel, size in sizes.items())
-        stem = Path(_folder.name) / hashlib.sha256(text.encode()).hexdigest()[:16]
-        if not stem.with_suffix(".so").exists():
-            stem.with_suffix(".cpp").write_text(text)
-            command = [str(COMPILER), "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing"]
-            command += ["-U_FORTIFY_SOURCE"]  # which takes a jump to another stack for an error
-            subprocess.run([*command, f"{stem}.cpp", "-o", f"{stem}.so"], check=True)
-        self._library = ctypes.CDLL(f"{stem}.so")
+        lines = ['#include "cuda_on_cpu.h"', source, *(f"EMULATED({name}, {size})" for name, size in sizes.items())]
+        self._library = ctypes.CDLL(str(_compiled("\n".join(lines))))
 
     def launch(
         self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any, *, urgent: bool = False
@@ -59,6 +60,36 @@ class EmulatedKernels:
         assert not bad, (
             f"{bad} blocks of {kernel} wrote outside their shared memory, left copies behind, or waited for ever"
         )
+
+
+def _compiled(text: str) -> Path:
+    """The library of a source, which one process compiles and the others wait for."""
+    stem = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+    library = stem.with_suffix(".so")
+    with stem.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            stem.with_suffix(".cpp").write_text(text)
+            _compile("-I", _header(), "-shared", f"{stem}.cpp", into=library)
+    return library
+
+
+def _header() -> str:
+    """A folder with the header and its compiled form."""
+    header = folder / HEADER.name
+    with header.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not header.exists():
+            _compile("-x", "c++-header", HEADER, into=folder / f"{HEADER.name}.gch")
+            shutil.copy(HEADER, header)
+    return str(folder)
+
+
+def _compile(*words: str | Path, into: Path) -> None:
+    """What another process may take is whole."""
+    whole = into.with_name(f"{into.name}.new")
+    subprocess.run([str(COMPILER), *FLAGS, *words, "-o", whole], check=True)
+    whole.replace(into)
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ COPY_ONCE |= {"curriculum.options": {"blanks": 0.05}}
 COPY = COPY_ONCE | NEARLY_FULL | {"validation.sizes": {"length": 120}, "validation.slots": 128}
 COPY |= {"training.slots": (21, 128), "restarts.attempts": 5, "restarts.after": 8_000}
 
-COPY_FEEDFORWARD = SMOOTH | TANH | NEARLY_FULL | {"validation.sizes": {"length": 60}, "validation.slots": 64}
+COPY_FEEDFORWARD = SMOOTH | TANH | NEARLY_FULL | {"validation.sizes": {"length": 120}, "validation.slots": 128}
 COPY_FEEDFORWARD |= {"restarts.attempts": 6, "restarts.after": 6_000}
 COPY_FEEDFORWARD |= {"optimiser.learning_rate": 2e-4, "training.episodes": 40_000, "training.slots": (21, 128)}
 COPY_FEEDFORWARD |= {"curriculum.options": {"density": (0.0, 1.0)}}
@@ -70,8 +70,14 @@ PULSES |= {"optimiser.learning_rate": 1e-3, "training.episodes": 80_000, "traini
 PULSES |= {"validation.sizes": {"length": 20, "repeats": 20}, "validation.sequences": 800}
 PULSES |= {"validation.below_bits": 0.002, "restarts.attempts": 3}
 
-REPEAT_FEEDFORWARD = REPEAT | READ_FIRST | BY_CONTENT | ADDRESSES | {"model.strength_bias": 5.0}
-REPEAT_FEEDFORWARD |= {"optimiser.learning_rate": 5e-4, "training.episodes": 240_000, "training.slots": (40, 128)}
+REPEAT_FEEDFORWARD = SMOOTH | TANH | BY_CONTENT | ADDRESSES | {"clipping.kind": "norm", "clipping.limit": 10.0}
+REPEAT_FEEDFORWARD |= {"model.write_gate": True, "model.write_gate_bias": -3.0}
+"""The write head goes by location, and can be held where it is without writing."""
+REPEAT_FEEDFORWARD |= {"optimiser.learning_rate": 3e-4, "training.episodes": 120_000, "training.batch_size": 4}
+REPEAT_FEEDFORWARD |= {"training.slots": (16, 128), "restarts.attempts": 4}
+REPEAT_FEEDFORWARD |= {"restarts.after": 50_000, "restarts.above_bits": 15.0}
+REPEAT_FEEDFORWARD |= {"validation.sizes": {"length": 20, "repeats": 10}, "validation.sequences": 400}
+REPEAT_FEEDFORWARD |= {"validation.below_bits": 0.05}
 
 RECALL = SMOOTH | READ_FIRST | BY_CONTENT
 RECALL |= {"optimiser.learning_rate": 2e-4, "training.episodes": 80_000, "training.slots": (28, 96)}
@@ -85,15 +91,18 @@ RECALL_FEEDFORWARD |= {"restarts.attempts": 12, "restarts.after": 10_000, "resta
 
 NGRAMS = SMOOTH | BY_NORM | READ_FIRST | ADDRESSES
 NGRAMS |= {"model.strength_bias": 3.0, "model.read_gate_bias": 3.0, "model.write_gate_bias": 3.0}
-NGRAMS |= {"optimiser.learning_rate": 5e-4, "training.episodes": 60_000, "training.batch_size": 3}
+NGRAMS |= {"optimiser.learning_rate": 5e-4, "training.episodes": 80_000, "training.batch_size": 3}
+NGRAMS |= {"restarts.attempts": 4, "restarts.after": 24_000, "restarts.above_bits": 2.5}
 
-NGRAMS_FEEDFORWARD = NGRAMS | {"clipping.limit": 0.3, "model.add_activation": "linear"}
-NGRAMS_FEEDFORWARD |= {"training.episodes": 160_000, "training.batch_size": 4}
+NGRAMS_FEEDFORWARD = NGRAMS | {"training.episodes": 180_000, "training.batch_size": 4}
+NGRAMS_FEEDFORWARD |= {"restarts.after": 40_000, "restarts.above_bits": 4.0}
 
 SORT = SMOOTH | TANH | LEARNED_START | {"schedule.final": 0.0, "clipping.kind": "norm", "clipping.limit": 100.0}
 SORT |= {"optimiser.learning_rate": 5e-4, "training.episodes": 600_000, "training.batch_size": 6}
 SORT |= {"curriculum.options": {"items": (2, 20)}, "curriculum.share": 0.2}
 SORT |= {"restarts.attempts": 2, "restarts.after": 240_000, "restarts.above_bits": 20.0}
+
+SORT_FEEDFORWARD = SORT | {"optimiser.learning_rate": 2e-4}
 
 LSTM = SMOOTH | BY_NORM
 LSTM |= {"optimiser.name": "adam", "optimiser.learning_rate": 2e-3, "training.batch_size": 16}
@@ -113,6 +122,7 @@ TUNED: dict[str, Values] = {
     "ngrams-ntm-lstm": NGRAMS,
     "ngrams-ntm-feedforward": NGRAMS_FEEDFORWARD,
     "priority-sort-ntm-lstm": SORT,
+    "priority-sort-ntm-feedforward": SORT_FEEDFORWARD,
     "copy-lstm": LSTM,
     "repeat-copy-lstm": LSTM | {"training.episodes": 200_000},
     "associative-recall-lstm": LSTM,

@@ -54,6 +54,15 @@ def behaves(monkeypatch, work):
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
+LITTLE_MEMORY = """
+import tapehead.experiment.run
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (400 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+cli.main()
+"""
+
+
 @pytest.mark.parametrize(
     "option",
     [
@@ -62,8 +71,9 @@ def behaves(monkeypatch, work):
     ],
 )
 def test_too_little_memory_is_one_sentence_and_leaves_nothing(option, tmp_path):
-    limit = "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\ncli.main()"
-    done = child(limit, "train", "copy", "--backend", "reference", "--out", "new/run", *option, OMP_NUM_THREADS="1")
+    done = child(
+        LITTLE_MEMORY, "train", "copy", "--backend", "reference", "--out", "new/run", *option, OMP_NUM_THREADS="1"
+    )
     assert done.returncode == 2, done.stderr
     *announced, sentence = done.stderr.splitlines()
     assert len(announced) <= 1
@@ -145,7 +155,8 @@ def test_closed_streams_are_no_error_and_no_file_takes_their_place(shell):
 
 
 def test_training_does_not_need_its_streams(tmp_path):
-    done = child("cli.main()", *TINY, "run", "--backend", "reference", shell=">&- 2>&-", OMP_NUM_THREADS="1")
+    little = [word if word != "150" else "3" for word in TINY]
+    done = child("cli.main()", *little, "run", "--backend", "reference", shell=">&- 2>&-", OMP_NUM_THREADS="1")
     assert done.returncode == 0
     assert (tmp_path / "run" / "result.json").exists()
 

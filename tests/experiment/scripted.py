@@ -43,10 +43,11 @@ def assert_same_seed(alone, everyone, row):
         assert torch.equal(ours[name][0], theirs[name][row]), name
 
 
-def resumes_to_the_bit(experiment, folder, blocks):
-    """A run that is stopped after so many blocks and run again is the run that was not."""
-    train_some_blocks(experiment, folder, blocks)
-    resumed = tapehead.train(experiment, folder, scored=False)
+def resumes_to_the_bit(experiment, folder, *stops):
+    """A run that is stopped after so many blocks and run again is the run that was not, for each of the stops."""
     whole = tapehead.train(experiment, scored=False)
-    assert resumed.sha256 == whole.sha256
-    assert (resumed.attempts, resumed.kept_bits) == (whole.attempts, whole.kept_bits)
+    for blocks in stops:
+        train_some_blocks(experiment, folder / str(blocks), blocks)
+        resumed = tapehead.train(experiment, folder / str(blocks), scored=False)
+        assert resumed.sha256 == whole.sha256, blocks
+        assert (resumed.attempts, resumed.kept_bits) == (whole.attempts, whole.kept_bits), blocks

@@ -288,6 +288,54 @@ def check_huge(backend: Any, masked: bool, device: torch.device) -> None:
     assert error(end.write_weighting, final.write_weighting.double()) < TOLERANCES[torch.float32]
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_slots_of_one_entry_are_exact(masked: bool) -> None:
+    check_slots_of_one_entry(cpu, masked, CPU)
+
+
+def check_slots_of_one_entry(backend: Any, masked: bool, device: torch.device) -> None:
+    """As `assert_slots_of_one_entry_are_exact` for the NTM: rows and keys of a millionth. Errors seen: 8.8e-7.
+
+    The control is the reference in float32.
+    """
+    problem = draw(dict(memory_width=1, masked_content=masked), Shape(2))
+    spec, tape, flat, inputs, lengths, slots, state = problem
+    entries = spec.interface.part_names()
+    keys, masks = (torch.tensor([name == part for name in entries]) for part in ("key", "mask"))
+    parts = spec.split_parameters(flat)
+    parts["interface.weight"][:, keys] = 0.0
+    parts["interface.bias"][:, keys] = 1e-6 * parts["interface.bias"][:, keys].sign()
+    state = state._replace(memory=1e-6 * (state.memory.sign() + 0.1 * state.memory.tanh()))
+    draws = torch.Generator().manual_seed(2)
+    weights = [torch.randn(shape, generator=draws) for shape in ((*inputs.shape[:3], 2), *(x.shape for x in state))]
+
+    def slopes(d_flat: Tensor, d_memory: Tensor) -> dict[str, Tensor]:
+        d_parts = spec.split_parameters(d_flat)
+        found = {"memory": d_memory}
+        for name in ("interface.weight", "interface.bias"):
+            found |= {f"{name} of keys": d_parts[name][:, keys], f"{name} of masks": d_parts[name][:, masks]}
+        return found
+
+    def of_reference(dtype: torch.dtype) -> dict[str, Tensor]:
+        variables = [part.to(dtype).requires_grad_() for part in (flat, state.memory)]
+        start = DNCState(*(part.to(dtype) for part in state))._replace(memory=variables[1])
+        outputs, final, _ = reference.scan(spec, variables[0], inputs.to(dtype), lengths, None, start)
+        given = [weight.to(dtype) for weight in weights]
+        d_flat, d_memory = torch.autograd.grad([outputs, *final], variables, given)
+        return slopes(d_flat, d_memory)
+
+    single = DNCState(*(part.to(device, torch.float32) for part in state))
+    parts = (flat.to(device, torch.float32), inputs.to(device, torch.float32), lengths.to(device), slots.to(device))
+    *_, kept = backend.forward(spec, *parts, tape, single, keep=True)
+    d_y, *d_end = (weight.to(device) for weight in weights)
+    d_flat, _, d_state = backend.backward(spec, *parts, tape, kept, d_y, DNCState(*d_end))
+    truth, control = of_reference(torch.float64), of_reference(torch.float32)
+    for name, value in slopes(d_flat, d_state.memory).items():
+        if truth[name].numel():
+            assert error(value, truth[name]) < TOLERANCES[torch.float32], name
+            assert error(control[name].double(), truth[name]) > 1e-3, name
+
+
 # --- the GPU's kernels ------------------------------------------------------------------------------------------------
 
 
@@ -348,6 +396,14 @@ def test_numbers_that_do_not_count_or_are_not_finite_on_a_gpu(
 def test_huge_memories_on_a_gpu(masked: bool, device: torch.device, limit: Callable[[int], None]) -> None:
     limit(H200)
     check_huge(gpu, masked, device)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_slots_of_one_entry_are_exact_on_a_gpu(
+    masked: bool, device: torch.device, limit: Callable[[int], None]
+) -> None:
+    limit(H200)
+    check_slots_of_one_entry(gpu, masked, device)
 
 
 def test_no_sequences_launch_nothing_on_a_gpu(

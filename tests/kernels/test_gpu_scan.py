@@ -4,7 +4,7 @@ where there is one. The GPU's own, longer gate is benchmarks/gpu_check.py.
 
 import pytest
 import torch
-from scan_problems import assert_one_slot_is_exact
+from scan_problems import assert_one_slot_is_exact, assert_slots_of_one_entry_are_exact
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._pytree import tree_map
@@ -136,6 +136,11 @@ def test_one_slot_is_exact(device: torch.device, monkeypatch: pytest.MonkeyPatch
     """e (1 / e) missed 1 by a rounding, and the gradients that vanish were 1e-7."""
     monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
     assert_one_slot_is_exact(gpu, torch.float32, device)
+
+
+def test_slots_of_one_entry_are_exact(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_shared_limit", lambda device: 232448)
+    assert_slots_of_one_entry_are_exact(gpu, device)
 
 
 @pytest.mark.parametrize("size", [30.0, 300.0])

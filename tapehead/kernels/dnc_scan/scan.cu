@@ -1052,8 +1052,14 @@ __device__ __forceinline__ void link_step_back(const Row<A>& row, const float* k
   }
 }
 
+// Slots of one entry have cosines of +-1, and the two terms of the slope of a cosine cancel except for what epsilon has of the
+// squared norm. Their difference would be the rounding of either, over the norm.
+constexpr bool ONE_ENTRY = WIDTH == 1;
+__device__ __forceinline__ float share_of_epsilon(float inverse_norm) { return NORM_EPSILON * inverse_norm * inverse_norm; }
+
 // Backward of a softmax of strength x similarity, whose gradient is share x d(i). Leaves alpha and delta, the gradients by what is
-// multiplied with the focus and, with the slot itself, with its content, where content and similarities were.
+// multiplied with the focus and, with the slot itself, with its content, where content and similarities were. With slots of one
+// entry, delta is all of the slope, and is multiplied with the focus.
 template <class Gradient>
 __device__ __forceinline__ void address_back(float* content, float* similarity, const float* norms, float strength, float mean, float mean_similarity, float* sums, int n, int lane, const Gradient& gradient) {
   float d_strength = 0, along = 0;
@@ -1062,7 +1068,7 @@ __device__ __forceinline__ void address_back(float* content, float* similarity, 
     d_strength += d_z * (s - mean_similarity);
     along += d_k * s;
     content[i] = alpha;
-    similarity[i] = -alpha * s * norms[i];
+    similarity[i] = ONE_ENTRY ? alpha * share_of_epsilon(norms[i]) : -alpha * s * norms[i];
   }
   d_strength = over_warp(d_strength);
   along = over_warp(along);
@@ -1261,14 +1267,15 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
       UNROLL for (int h = 0; h < READ_HEADS; h++) {
         v[h] = after[reading_at(h) + i];
         alphas[h] = vectors[content_at(h) + i];
-        if (!MASKED) deltas += vectors[similarity_at(h) + i];
+        if (ONE_ENTRY) alphas[h] = vectors[similarity_at(h) + i];
+        else if (!MASKED) deltas += vectors[similarity_at(h) + i];
       }
       for_columns<A::LANES>(part, [&](int m) {
         const float entry = kept_entry(i, m), x = entry * (1.0f - w * erase[m]) + w * addend[m];
         float d = d_tape[i * STRIDE + m] + deltas * x;
         UNROLL for (int h = 0; h < READ_HEADS; h++) {
           d += v[h] * d_reads[h * WIDTH + m] + alphas[h] * row.focus(h)[m];
-          if (MASKED) d += vectors[similarity_at(h) + i] * row.mask(h)[m] * row.mask(h)[m] * x;
+          if (MASKED && !ONE_ENTRY) d += vectors[similarity_at(h) + i] * row.mask(h)[m] * row.mask(h)[m] * x;
         }
         d_tape[i * STRIDE + m] = d;
         sum += d * (addend[m] - erase[m] * entry);
@@ -1307,7 +1314,7 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
 #pragma unroll 4
       for (int i = 0; i < n; i++) {
         const float w = written[i], x = kept_entry(i, m) * (1.0f - w * e) + w * c;
-        sum += factor[i] * (square ? x * x : x);
+        sum += factor[i] * (square && !ONE_ENTRY ? x * x : x);
       }
       own[(square ? A::SQUARES + (q - READ_HEADS) * WIDTH_PADDED : A::KEY_SUMS + q * WIDTH_PADDED) + m] = sum;
     } else {
@@ -1346,7 +1353,7 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
     const float alpha = vectors[content_at(READ_HEADS) + i], delta = vectors[similarity_at(READ_HEADS) + i];
     const float *focus = row.focus(READ_HEADS), *mask = row.mask(READ_HEADS);
     for_columns<A::LANES>(part, [&](int m) {
-      d_tape[i * STRIDE + m] += alpha * focus[m] + delta * (MASKED ? mask[m] * mask[m] : 1.0f) * tape[i * STRIDE + m];
+      d_tape[i * STRIDE + m] += ONE_ENTRY ? delta * focus[m] : alpha * focus[m] + delta * (MASKED ? mask[m] * mask[m] : 1.0f) * tape[i * STRIDE + m];
     });
     if (part > 0) continue;
     const float u = before[USAGE + i], w = before[WRITTEN + i], g = d_state[USAGE + i];
@@ -1374,7 +1381,7 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
 #pragma unroll 4
     for (int i = 0; i < n; i++) {
       const float x = tape[i * STRIDE + m];
-      sum += factor[i] * (square ? x * x : x);
+      sum += factor[i] * (square && !ONE_ENTRY ? x * x : x);
     }
     own[(square ? A::SQUARES : A::KEY_SUMS) + READ_HEADS * WIDTH_PADDED + m] = sum;
   }
@@ -1386,7 +1393,7 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
     const bool reads = head < READ_HEADS;
     const int from = head * READ_ENTRIES, mask_at = reads ? READ_MASK : WRITE_MASK, lane = row.lane;
     const float *raw = own + A::RAW + from, *scalars = row.scalars(head), *sums = own + A::D_SCALARS + 8 * head;
-    const float *key = row.key(head), *mask = row.mask(head), along = sums[ALONG], inverse = scalars[INVERSE];
+    const float *key = row.key(head), *mask = row.mask(head), along = sums[ALONG], inverse = scalars[INVERSE], left = share_of_epsilon(inverse);
     float* d_raw = own + A::D_RAW + from;
     const auto give = [&](int e, float d) {
       d_raw[e] = d;
@@ -1395,11 +1402,12 @@ __device__ __forceinline__ void memory_step_back(const Arguments& a, const Row<A
     for (int m = lane; m < WIDTH; m += 32) {
       const float total = own[A::KEY_SUMS + head * WIDTH_PADDED + m];
       if (MASKED) {
-        const float c = mask[m], d_key = (c * total - along * key[m]) * inverse;  // of the masked key
+        const float c = mask[m], squares = own[A::SQUARES + head * WIDTH_PADDED + m];
+        const float d_key = ONE_ENTRY ? c * total * inverse * left : (c * total - along * key[m]) * inverse;  // of the masked key
         give(m, c * d_key);
-        give(mask_at + m, (raw[m] * d_key + key[m] * total + c * own[A::SQUARES + head * WIDTH_PADDED + m]) * c * (1.0f - c));
+        give(mask_at + m, (ONE_ENTRY ? raw[m] * d_key + key[m] * squares : raw[m] * d_key + key[m] * total + c * squares) * c * (1.0f - c));
       } else {
-        give(m, (total - along * key[m]) * inverse);
+        give(m, ONE_ENTRY ? total * inverse * left : (total - along * key[m]) * inverse);
       }
       if (!reads) {
         give(WRITE_ERASE + m, own[A::D_ERASE + m] * erase[m] * (1.0f - erase[m]));

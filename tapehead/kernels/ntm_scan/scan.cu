@@ -1246,7 +1246,8 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
   }
   if (!at.works_ahead()) idle_third();
   __syncthreads();
-  // Eqs. 5 and 6. With k~, m~ the scaled key and row: d cosine / d m~ = k~ / (|k~| |m~|) - cosine m~ / |m~|^2
+  // Eqs. 5 and 6. With k~, m~ the scaled key and row: d cosine / d m~ = k~ / (|k~| |m~|) - cosine m~ / |m~|^2. With one
+  // column this is k~ / (|k~| |m~|) epsilon / |m~|^2: the difference would be the rounding of its terms, over |m~|.
   UNROLL for (int h = 0; h < COUNT; h++) {
     if (!at.has_slots()) break;
     const int head = FIRST + h;
@@ -1263,7 +1264,7 @@ __device__ __forceinline__ void address(float* shared, const Rows& rows, Rows& d
       sums[1] += d_cosine * cosine[h][s];
       UNROLL for (int i = 0; i < COLUMNS; i++) {
         key_sums[i] += along * rows[s][i];
-        d_rows[s][i] += along * key[i] - against * rows[s][i];
+        d_rows[s][i] += WIDTH == 1 ? along * quotient(NORM_EPSILON, row[s].squared) * key[i] : along * key[i] - against * rows[s][i];
       }
       d_w[h][s] = (1.0f - gate) * d_gated[h][s];
     }
@@ -1368,8 +1369,9 @@ __device__ __forceinline__ float d_interface_entry(const float* shared, EntryGra
   const int scalar_sums = sums_of(e.head) + PADDED_WIDTH;
   float d = all_warps(shared, e.sum);
   if (e.field == KEY) {  // the key's scale is in the sums of the columns already
-    const float key = asked, scale = shared[KEY_NORMS + 2 * e.head];
-    d -= quotient(all_warps(shared, scalar_sums + SUM_COSINE), shared[KEY_NORMS + 2 * e.head + 1]) * scale * scale * key;
+    const float key = asked, scale = shared[KEY_NORMS + 2 * e.head], squared = shared[KEY_NORMS + 2 * e.head + 1];
+    if (WIDTH == 1) d *= quotient(NORM_EPSILON, squared);
+    else d -= quotient(all_warps(shared, scalar_sums + SUM_COSINE), squared) * scale * scale * key;
   } else if (e.field == GATE || (SHIFT_SOFTMAX && e.field == SHIFT)) {
     const float content = sum_of_warps(shared + CHAIN_SECOND + e.head * WARPS);
     if (e.field == GATE) d = content - d;

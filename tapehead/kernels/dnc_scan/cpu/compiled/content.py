@@ -7,7 +7,13 @@ from tapehead.equations import NORM_EPSILON
 from tapehead.kernels.dnc_scan.cpu.compiled.interface import INVERSE_NORM, STRENGTH
 from tapehead.kernels.ntm_scan.cpu.compiled.intrinsics import leaf, view
 from tapehead.kernels.ntm_scan.cpu.compiled.maths import norm_limit
-from tapehead.kernels.ntm_scan.cpu.compiled.memory import Tape, memory_gradient, tape_row, weigh_rows
+from tapehead.kernels.ntm_scan.cpu.compiled.memory import (
+    Tape,
+    memory_gradient,
+    slopes_of_width_one,
+    tape_row,
+    weigh_rows,
+)
 from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled
 from tapehead.kernels.ntm_scan.cpu.compiled.vectors import fill_zero, softmax
 
@@ -85,9 +91,20 @@ def _masked_gradient(
     squares: Array,
 ) -> None:  # fmt: skip
     """d_M_m(i) += alpha(i) k_m mask_m + delta(i) mask_m^2 M_m(i) + w(i) d_r_m; sums_m = sum_i alpha(i) M_m(i), and
-    squares_m = sum_i delta(i) M_m(i)^2."""
+    squares_m = sum_i delta(i) M_m(i)^2.
+
+    With slots of one entry d_M(i) += delta(i) k mask + w(i) d_r and squares = sum_i delta(i) M(i), see
+    `slopes_of_width_one`.
+    """
     leaf()
     n, zero = tape.n, sums.dtype.type(0)
+    if tape.width == 1:
+        sums[0], squares[0] = zero, zero
+        for i in range(n):
+            sums[0] += alpha[i] * tape.entries[i]
+            squares[0] += delta[i] * tape.entries[i]
+            d_tape.entries[i] += delta[i] * head.focus[0] + weighting[i] * d_read[0]
+        return
     for m in range(tape.width):
         x, d = tape_row(tape, m, 0, n), tape_row(d_tape, m, 0, n)
         k, g, c = head.focus[m], d_read[m], head.mask[m] * head.mask[m]
@@ -122,14 +139,25 @@ def address_back(
         d_k *= norms[i]
         alpha[i] = d_k
         delta[i] = -d_k * similarity[i] * norms[i]
+    if width == 1:
+        slopes_of_width_one(alpha, norms, delta)
     _focus(head, width)
     d_ask[width + STRENGTH] = d_beta
+    left = similarity.dtype.type(NORM_EPSILON) * inverse * inverse  # of the slope by a key of width one, as of a slot's
     if head.masked == 0:
         memory_gradient(tape, d_tape, alpha, delta, head.key, weighting, d_read, view(d_ask, 0, width))
-        for m in range(width):
-            d_ask[m] = (d_ask[m] - along * head.key[m]) * inverse
+        if width == 1:
+            d_ask[0] *= inverse * left
+        else:
+            for m in range(width):
+                d_ask[m] = (d_ask[m] - along * head.key[m]) * inverse
         return
     _masked_gradient(tape, d_tape, alpha, delta, head, weighting, d_read, d_ask, squares)
+    if width == 1:
+        d_key = head.mask[0] * d_ask[0] * inverse * left  # of the masked key
+        d_mask[0] = head.ask[0] * d_key + head.key[0] * squares[0]
+        d_ask[0] = head.mask[0] * d_key
+        return
     for m in range(width):
         mask, total = head.mask[m], d_ask[m]
         d_key = (mask * total - along * head.key[m]) * inverse  # of the masked key

@@ -7,11 +7,11 @@ no gradient. `ring` is a weighting with r more slots on either side, so that the
 import math
 from typing import Any, NamedTuple
 
-from tapehead.equations import SHARPEN_EPSILON
+from tapehead.equations import NORM_EPSILON, SHARPEN_EPSILON
 from tapehead.kernels.ntm_scan.cpu.compiled.interface import GATE, INVERSE_NORM, SHARPENING, SHIFTS, STRENGTH
 from tapehead.kernels.ntm_scan.cpu.compiled.intrinsics import leaf, view
 from tapehead.kernels.ntm_scan.cpu.compiled.maths import log, norm_limit
-from tapehead.kernels.ntm_scan.cpu.compiled.memory import Tape, memory_gradient, weigh_rows
+from tapehead.kernels.ntm_scan.cpu.compiled.memory import Tape, memory_gradient, slopes_of_width_one, weigh_rows
 from tapehead.kernels.ntm_scan.cpu.compiled.options import Array, compiled, inlined
 from tapehead.kernels.ntm_scan.cpu.compiled.vectors import fill_zero, softmax
 
@@ -184,10 +184,15 @@ def address_back(
         d_k *= norms[i]
         alpha[i] = d_k
         delta[i] = -d_k * similarity[i] * norms[i]
+    if width == 1:
+        slopes_of_width_one(alpha, norms, delta)
     for m in range(width):
         spare.key[m] = ask[m] * inverse
     sums = view(d_ask, 0, width)
     memory_gradient(tape, d_tape, alpha, delta, spare.key, weighting, d_read, sums)
-    for m in range(width):
-        d_ask[m] = (sums[m] - along * spare.key[m]) * inverse
+    if width == 1:  # as of a slot
+        d_ask[0] = sums[0] * inverse * (ask.dtype.type(NORM_EPSILON) * inverse * inverse)
+    else:
+        for m in range(width):
+            d_ask[m] = (sums[m] - along * spare.key[m]) * inverse
     d_ask[width + STRENGTH], d_ask[width + GATE], d_ask[width + SHARPENING] = d_beta, d_gate, d_gamma

@@ -277,12 +277,33 @@ def write_back_many(
 
 
 @compiled
+def slopes_of_width_one(alpha: Array, inverse_norms: Array, delta: Array) -> None:
+    """delta(i) = alpha(i) epsilon / (M(i)^2 + epsilon): for slots of one entry the slope of their cosines by M(i) / k.
+
+    Such a cosine is +-1, and the two terms of its slope cancel except for what epsilon has of the squared norm. Their
+    difference in floating point is the rounding of either, divided by |M(i)|.
+    """
+    leaf()
+    epsilon = alpha.dtype.type(NORM_EPSILON)
+    for i in range(delta.size):
+        delta[i] = alpha[i] * (epsilon * inverse_norms[i] * inverse_norms[i])
+
+
+@compiled
 def memory_gradient(
     tape: Tape, d_tape: Tape, alpha: Array, delta: Array, key: Array, weighting: Array, d_read: Array, sums: Array
 ) -> None:
-    """d_M_m(i) += alpha(i) k_m + delta(i) M_m(i) + w(i) d_r_m, and sums_m = sum_i alpha(i) M_m(i)."""
+    """d_M_m(i) += alpha(i) k_m + delta(i) M_m(i) + w(i) d_r_m, and sums_m = sum_i alpha(i) M_m(i).
+
+    With slots of one entry d_M(i) += delta(i) k + w(i) d_r: see `slopes_of_width_one`.
+    """
     leaf()
     fill_zero(sums)
+    if tape.width == 1:
+        for i in range(tape.n):
+            sums[0] += alpha[i] * tape.entries[i]
+            d_tape.entries[i] += delta[i] * key[0] + weighting[i] * d_read[0]
+        return
     for first in range(0, tape.n, SLOT_BLOCK):
         size = min(SLOT_BLOCK, tape.n - first)
         p, q, w = view(alpha, first, size), view(delta, first, size), view(weighting, first, size)
