@@ -68,7 +68,8 @@ def load(results: Path = RESULTS, attention: Path = ATTENTION) -> Records:
 
 
 def model_of(record: Record) -> SequenceModel:
-    experiment = Experiment.from_plain(record["experiment"]).with_values({"place.device": "cpu"})
+    here = {"place.device": "cpu", "place.backend": "auto"}
+    experiment = Experiment.from_plain(record["experiment"]).with_values(here)
     return experiment.build()
 
 

@@ -37,7 +37,6 @@ SYSTEMS = {
     "graph-transformer": "Transformer, rotary",
     "graph-transformer-no-positions": "Transformer, no positions",
 }
-SHORTEST = {"shortest-path-dnc": "DNC"}
 WITHOUT_LINKS = {
     "copy-dnc": "copy",
     "copy-dnc-no-links": "copy, without links",
@@ -67,7 +66,7 @@ Records = dict[str, Record]
 
 def load(*folders: Path) -> Records:
     """Records by name, those that there are."""
-    names = {*SYSTEMS, *SHORTEST, *WITHOUT_LINKS, *BESIDE_NTM, *BESIDE_NTM.values()}
+    names = {*SYSTEMS, *WITHOUT_LINKS, *BESIDE_NTM, *BESIDE_NTM.values()}
     paths = [folder / f"{name}.json" for folder in (folders or (RESULTS, GRAPHS)) for name in sorted(names)]
     found = {path.stem: parse(path) | {"path": path} for path in paths if path.exists()}
     return {name: record | {"summary": summarise(record)} for name, record in found.items()}
@@ -224,7 +223,7 @@ def _panel(axes: Axes, mine: Records) -> None:
     for name, side in zip(found[0], ("top", "bottom", "center"), strict=True):  # the first two meet at 12 nodes
         axes.plot(nodes, [100 * one[name].accuracy for one in found], color=style.FAINT, linestyle=":", linewidth=1.0)
         axes.annotate(
-            name, (nodes[-1], 100 * found[-1][name].accuracy), (4, 0), textcoords="offset points", fontsize=7,
+            name, (nodes[-1], 100 * found[-1][name].accuracy), (12, 0), textcoords="offset points", fontsize=7,
             color=style.FAINT, va=side,
         )  # fmt: skip
     for i, (name, record) in enumerate(mine.items()):
@@ -264,7 +263,6 @@ TABLES: dict[str, Callable[[Any], str]] = {
     "baselines": baseline_table,
     "nodes": picture,
     "links": links_table,
-    "shortest-path": systems_table(SHORTEST),
 }
 DNC_TABLES: dict[str, Callable[[Any], str]] = {"beside-ntm": dnc_table}
 
