@@ -9,7 +9,7 @@ measured.
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,8 @@ def load(results: Path = RESULTS, attention: Path = ATTENTION) -> Records:
 
 
 def model_of(record: Record) -> SequenceModel:
-    experiment = Experiment.from_plain(record["experiment"]).with_values({"place.device": "cpu"})
+    here = {"place.device": "cpu", "place.backend": "auto"}
+    experiment = Experiment.from_plain(record["experiment"]).with_values(here)
     return experiment.build()
 
 
@@ -294,11 +295,15 @@ TABLES: dict[str, Callable[[Records], str]] = {
 }
 
 
-def with_tables(page: str, records: Records, only: set[str] | None = None) -> str:
+def with_tables(
+    page: str, records: Any, only: set[str] | None = None, tables: Mapping[str, Callable[[Any], str]] = TABLES
+) -> str:
+    """A page with the tables that its records make; of all tables, or of some."""
+
     def made(block: re.Match[str]) -> str:
         if only is not None and block[2] not in only:
             return block[0]
-        return f"{block[1]}\n{TABLES[block[2]](records)}\n{block[3]}"
+        return f"{block[1]}\n{tables[block[2]](records)}\n{block[3]}"
 
     return BLOCK.sub(made, page)
 
