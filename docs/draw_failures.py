@@ -1,5 +1,7 @@
 """How the machines of a record fail that do not meet what is asked: kinds, and pictures of the heads.
 
+    python docs/draw_failures.py kinds results/*.json       a table of all kinds, from the records alone
+
     tapehead confirm ROW --seed 30000 --seeds 100 --work runs/confirm
     python docs/draw_failures.py keep results/ROW.json --work runs/confirm --out runs/failing
     python docs/draw_failures.py draw results/ROW.json --weights runs/failing
@@ -31,6 +33,7 @@ from tapehead.lab import records
 from tapehead.lab.acceptance import Point, acceptance_of
 from tapehead.lab.adoption import median_machine
 from tapehead.models.sequence import SequenceModel
+from tapehead.report.failures import failures_of
 from tapehead.streams import stream
 from tapehead.tasks import Batch, Task
 from tapehead.tasks.ngrams import NGrams
@@ -233,9 +236,24 @@ def table(record: dict[str, Any], found: Sequence[Failing]) -> str:
     return "\n".join(lines)
 
 
+def kinds(paths: Sequence[Path]) -> str:
+    """Of records that do not meet everything: failures by kind (as the report has them), without relapses and machines
+    that did not pass, which meet what is asked; in Markdown."""
+    lines = ["| record | machines | does not meet what is asked | kinds |", "|---|---|---|---|"]
+    for path in paths:
+        record = records.read(path)
+        missing = set(failing_seeds(record))
+        found = Counter(failure.kind for failure in failures_of(record) if failure.seed in missing)
+        if record["recipe"] == "tuned" and record["experiment"]["model"]["name"] == "ntm":
+            said = ", ".join(f"{count} {kind}" for kind, count in found.most_common()) or "-"
+            lines.append(f"| {record['name']} | {len(record['machines'])} | {len(missing)} | {said} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("kinds").add_argument("records", type=Path, nargs="+")
     keeps = commands.add_parser("keep")
     draws = commands.add_parser("draw")
     for command in (keeps, draws):
@@ -245,6 +263,9 @@ def main() -> None:
     draws.add_argument("--weights", type=Path, required=True)
     draws.add_argument("--out", type=Path, default=Path(__file__).with_name("images"))
     given = parser.parse_args()
+    if given.command == "kinds":
+        print(kinds(given.records))
+        return
     record = records.read(given.record)
     if given.command == "keep":
         print(keep(record, given.work, given.out))
@@ -259,9 +280,11 @@ def main() -> None:
             f"  {one.seed}: {one.kind}, {one.bits:,.3g} bits, {one.wrong:.0%} wrong, first mistake at {one.first:.0%}"
         )
     if found:
-        kinds = {one.kind: one for one in reversed(found)}  # one of each kind
+        of_each_kind = {one.kind: one for one in reversed(found)}
         drawing = draw_ngrams if "ngrams" in record["name"] else draw
-        svg, png = style.save(drawing(record, list(kinds.values()), weights), given.out, f"failing-{record['name']}")
+        svg, png = style.save(
+            drawing(record, list(of_each_kind.values()), weights), given.out, f"failing-{record['name']}"
+        )
         svg.unlink()
         print(png)
 
