@@ -58,8 +58,8 @@ SEEDS = tuple(range(1000, 1010))
 BATCHES = {"copy": 4, "repeat-copy": 4, "associative-recall": 8, "ngrams": 8, "priority-sort": 64}
 """Sequences of an update of LSTMs and Transformers: about ten thousand updates of each task, 8,437 to 12,500."""
 RATE = {"128": 5e-4, "equal": 1e-3}
-"""Learning rates of the Transformers of each size, on every task: for 128 the best of RATES on copy, the general one for
-the other size (results/attention/rates)."""
+"""Learning rates of the Transformers of each size, on every task: for 128 the best of RATES on copy, for the other size
+the general one (results/attention/rates)."""
 RATES = (2e-3, 1e-3, 5e-4, 2.5e-4)
 TUNING = tuple(range(10))
 TASKS = tuple(PAPER_TASKS)
