@@ -12,12 +12,14 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.table import Column
 
 from tapehead import terminal
 from tapehead.commands.experiments import describe
 from tapehead.experiment.parts import WINDOW
 from tapehead.experiment.run import Observer, Status
 
+BAR_WIDTH = 20
 LINE_SECONDS = 5.0
 PACE_SECONDS = 30.0
 """Over which the pace is measured: it changes when seeds are retired."""
@@ -41,8 +43,15 @@ class Steps:
     def begin(self) -> None:
         """Show the bar, where there is a terminal; again has no effect."""
         if self._bar is None and self._console.is_terminal and not terminal.is_quiet():
-            columns = (TextColumn(self._doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[says]}"))
-            self._bar = Bar(*columns, TimeElapsedColumn(), console=self._console)
+            whole = [Column(no_wrap=True) for _ in range(4)]  # only the words take a second line where there is no room
+            self._bar = Bar(
+                TextColumn(self._doing, table_column=whole[0]),
+                BarColumn(BAR_WIDTH, table_column=whole[1]),
+                MofNCompleteColumn(table_column=whole[2]),
+                TextColumn("{task.fields[says]}", table_column=Column()),
+                TimeElapsedColumn(table_column=whole[3]),
+                console=self._console,
+            )
             self._task = self._bar.add_task(self._doing, total=None, says="")
             with suppress(OSError):
                 self._bar.start()

@@ -1,5 +1,7 @@
 """What is shown while a run trains."""
 
+import re
+
 import pytest
 import torch
 from rich.console import Console
@@ -8,7 +10,7 @@ from tiny import BASE, tiny, trained
 import tapehead
 from tapehead import terminal
 from tapehead.commands import progress as progress_module
-from tapehead.commands.progress import Progress
+from tapehead.commands.progress import Progress, Steps
 from tapehead.experiment.run import Status, _median_cost
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -31,6 +33,20 @@ def test_progress_is_a_bar_on_a_terminal(capsys, monkeypatch):
     assert "training" in said
     assert "150/150" in said
     assert " of 150 episodes" not in said
+
+
+def test_the_bar_keeps_every_word_in_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "80")
+    says = "12.345 bits (median seed, last 1,000 episodes), 123,456 episodes/s each, at most 3.5 h left"
+    with Steps("training") as steps:
+        steps.begin()
+        steps.show(60_000, 160_000, says, "")
+    said = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert "60000/160000" in said
+    for word in says.split():
+        assert word in said
+    assert "…" not in said
 
 
 def test_progress_is_plain_lines_where_there_is_no_terminal(capsys):

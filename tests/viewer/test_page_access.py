@@ -18,7 +18,8 @@ FOCUSED = """() => {
 
 
 def findings(page):
-    """What axe calls serious: rule, and where."""
+    """What axe calls serious: rule, and where. Colours on their way to others are not judged."""
+    page.wait_for_function("document.getAnimations().every(one => one.playState !== 'running')")
     found = Axe().run(page).response["violations"]
     return [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found if one["impact"] in SERIOUS]
 
