@@ -1,4 +1,4 @@
-"""All GPU kernels under compute-sanitizer: memcheck, racecheck, initcheck and synccheck, at eight shapes.
+"""All GPU kernels under compute-sanitizer: memcheck, racecheck, initcheck and synccheck, at nine shapes.
 
     python benchmarks/gpu_sanitize.py
 
@@ -7,12 +7,16 @@ report. A first pass without a tool compiles the kernels into the cache and coun
 sources that no shape launches is an error. torch's caching allocator is off in all passes, because it hides accesses
 beyond a tensor from memcheck, and passes the content of freed tensors off as written for initcheck.
 
+Before racecheck, small kernels whose races are known run under it: two that have none, with barriers of a part of a
+block as the DNC's kernels have them, and one that has one. Where it is wrong about these, so it may be about ours.
+
 Reports are attributed to shapes by marks in the output; the totals are the tools' own. A report of a kernel of torch
 is counted apart, as `other`; any other is taken for ours. A tool that complains of itself, a pass that ends with an
 exit code, and one that does not launch what was launched without a tool are not clean either.
 """
 
 import argparse
+import ctypes
 import dataclasses
 import datetime
 import os
@@ -107,7 +111,30 @@ SHAPES = {
         DNCSpec(**SMALL | {"controller_size": 2, "memory_width": 2}, read_heads=1),
         1, 2, 64, 4, LSTMSpec(3, 2, 20, 1), update_gpu.PART + 1,
     ),
+    "memory of width 1": Shape(
+        ScanSpec(**SMALL | {"memory_width": 1}), DNCSpec(**SMALL | {"memory_width": 1}, masked_content=True),
+        2, 3, 4, 9, LSTMSpec(2, 2, 8, 1), 2,
+    ),
 }  # fmt: skip
+
+CONTROLS = {"control_barriers": 0, "control_copies": 0, "control_race": 1}
+"""Kernels of control.cu: 0 if they have no race, 1 if they have one."""
+
+
+class ControlArguments(ctypes.Structure):
+    _fields_ = (("values", ctypes.c_void_p), ("steps", ctypes.c_int))
+
+
+def run_controls(device: torch.device) -> None:
+    source = Path(__file__).with_name("control.cu").read_text(encoding="utf-8")
+    kernels = nvrtc.Kernels(source, "control.cu", device)
+    for name in CONTROLS:
+        values = torch.zeros(1024, device=device)
+        print(f"@begin {name}", flush=True)
+        kernels.launch(name, (2,), 512, 512 * 4, ControlArguments(values.data_ptr(), 5))
+        torch.cuda.synchronize()
+        time.sleep(SETTLE)
+        print(f"@end {name} | 0.0 | {'finite' if bool(values.isfinite().all()) else 'NOT FINITE'}", flush=True)
 
 
 class Draws:
@@ -217,6 +244,10 @@ def work(names: Sequence[str], device: torch.device) -> None:
     """What runs under a tool: all kernels at these shapes, a mark before and after each."""
     count: Counter[str] = Counter()
     launched_names(count)
+    nvrtc._OPTIONS = (*nvrtc._OPTIONS, "--generate-line-info")  # reports name lines of the source
+    if set(names) <= set(CONTROLS):
+        run_controls(device)
+        return
     for name in names:
         print(f"@begin {name}", flush=True)
         start, draws = time.perf_counter(), Draws(device)
@@ -360,6 +391,20 @@ def lines_of(tool: str, done: Pass, names: Sequence[str], wall: float) -> list[s
     return lines
 
 
+def control_lines(sanitizer: str) -> tuple[bool, list[str]]:
+    """Whether racecheck is right about kernels whose races are known, and what it says of each."""
+    done = one_pass(
+        list(CONTROLS), [sanitizer, "--tool", "racecheck", "--show-backtrace", "no", "--print-limit", "1000"]
+    )
+    right, lines = done.failure is None, []
+    for name, races in CONTROLS.items():
+        right &= bool(done.reports[name]) == bool(races)
+        known = "has a race" if races else "has no race"
+        lines.append(f"racecheck | {f'{name}, which {known}':50s} | {done.reports[name]:7d} |")
+    word = "right" if right else f"WRONG{f', {done.failure}' if done.failure else ''}"
+    return right, [*lines, f"racecheck | its controls: it is {word}"]
+
+
 def header(sanitizer: str, launched: Counter[str]) -> list[str]:
     place = environment("cuda", "gpu")
     version = subprocess.run([sanitizer, "--version"], capture_output=True, text=True, check=False).stdout
@@ -386,6 +431,11 @@ def measure(tools: Sequence[str], names: Sequence[str], out: Path) -> bool:
         lines.append(f"NOT LAUNCHED: {', '.join(sorted(untouched))}")
         good = False
     for tool in tools:
+        if tool == "racecheck":
+            right, said = control_lines(sanitizer)
+            good &= right
+            lines += said
+            print("\n".join(said), flush=True)
         start = time.perf_counter()
         options = ["--tool", tool, "--show-backtrace", "no", "--print-limit", "1000"]
         options += ["--report-api-errors", "no"] if tool == "memcheck" else []  # torch probes; we check our own calls
@@ -412,7 +462,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / f"{date}-gpu-sanitize.txt")
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=TOOLS)
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES), metavar="SHAPE")
-    parser.add_argument("--work", nargs="+", choices=list(SHAPES), help=argparse.SUPPRESS)
+    parser.add_argument("--work", nargs="+", choices=[*SHAPES, *CONTROLS], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("no CUDA device was found: run this on a machine with one.")

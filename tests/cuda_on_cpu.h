@@ -1,6 +1,7 @@
 // Enough of CUDA to run scan.cu and update.cu on a CPU, one thread of a block after the other: every CUDA thread is a fibre that runs
-// until its next barrier or exchange. Slow and exact; it finds wrong arithmetic and wrong indices, not races. A fibre is entered by
-// setcontext once, then left and resumed by _longjmp, which unlike swapcontext asks nothing of the system.
+// until its next barrier or exchange. Slow and exact; it finds wrong arithmetic and wrong indices, and races if it is compiled for
+// races_on_cpu.cpp (FIND_RACES). A fibre is entered by setcontext once, then left and resumed by _longjmp, which unlike swapcontext
+// asks nothing of the system.
 #include <algorithm>
 #include <cmath>
 #include <csetjmp>
@@ -38,6 +39,20 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __int_as_float(int bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 
+#ifdef FIND_RACES
+extern "C" {
+void races_begin(const void* shared, long bytes, int threads, const int* current);  // of a cluster of blocks
+void races_end();
+void races_meet(const void* barrier, int size);  // the current thread, at a barrier that orders accesses to memory
+void races_write(void* at, int bytes);
+}
+#else
+inline void races_begin(const void*, long, int, const int*) {}
+inline void races_end() {}
+inline void races_meet(const void*, int) {}
+inline void races_write(void*, int) {}
+#endif
+
 namespace fibres {
 struct Barrier { int size = 0, arrived = 0, generation = 0; };
 struct Fibre {
@@ -71,7 +86,9 @@ __attribute__((noinline)) static void resume(Fibre& fibre) {
   fibre.started = true;
   setcontext(&fibre.entry);
 }
-inline void wait(Barrier& barrier) {
+// Exchanges of a warp wait as well, but order nothing in memory.
+inline void wait(Barrier& barrier, bool orders = true) {
+  if (orders) races_meet(&barrier, barrier.size);
   const int generation = barrier.generation;
   if (++barrier.arrived == barrier.size) { barrier.arrived = 0; barrier.generation++; return; }
   Fibre& me = all_fibres[current];
@@ -95,6 +112,7 @@ static bool run_cluster(int first, int size, int threads, int shared_bytes) {
     fibre.entry.uc_stack.ss_sp = fibre.stack.data(); fibre.entry.uc_stack.ss_size = fibre.stack.size(); fibre.entry.uc_link = nullptr;
     makecontext(&fibre.entry, start, 0);
   }
+  races_begin(words, (long)size * SHARED_WORDS * 4, all, &current);
   for (int left = all, moved = 1; left > 0; moved = 0) {
     left = 0;
     for (int i = 0; i < all; i++) {
@@ -104,8 +122,9 @@ static bool run_cluster(int first, int size, int threads, int shared_bytes) {
       moved++; current = i; threadIdx = {i % threads, 0, 0}; blockIdx.x = first + i / threads;
       resume(all_fibres[i]);
     }
-    if (left && !moved) return false;  // some wait for others that have ended
+    if (left && !moved) { races_end(); return false; }  // some wait for others that have ended
   }
+  races_end();
   bool good = std::all_of(copies.begin(), copies.end(), [](const std::vector<Copy>& left) { return left.empty(); });
   for (int n = 0; n < size; n++) {
     const unsigned* mine = words + n * SHARED_WORDS;
@@ -121,7 +140,10 @@ static int launch(void (*kernel)(const void*), const void* given, int x, int y, 
 }
 }  // namespace fibres
 
-inline void emulated_copy(float* to, const float* from, bool used) { fibres::copies[fibres::current].push_back({to, from, used}); }
+inline void emulated_copy(float* to, const float* from, bool used) {
+  races_write(to, 4);  // it may be written at once, or when it is waited for
+  fibres::copies[fibres::current].push_back({to, from, used});
+}
 inline void emulated_wait() {
   for (const fibres::Copy& copy : fibres::copies[fibres::current]) *copy.to = copy.used ? *copy.from : 0.0f;
   fibres::copies[fibres::current].clear();
@@ -138,17 +160,17 @@ inline void __syncthreads() { fibres::wait(barrier_of_block()); }
 inline float __shfl_xor_sync(unsigned, float x, int bit) {
   const int me = fibres::current;
   fibres::exchanged[me] = x;
-  fibres::wait(fibres::warps[me / 32]);
+  fibres::wait(fibres::warps[me / 32], false);
   const float y = fibres::exchanged[me ^ bit];
-  fibres::wait(fibres::warps[me / 32]);
+  fibres::wait(fibres::warps[me / 32], false);
   return y;
 }
 inline float __shfl_sync(unsigned, float x, int lane) {
   const int me = fibres::current;
   fibres::exchanged[me] = x;
-  fibres::wait(fibres::warps[me / 32]);
+  fibres::wait(fibres::warps[me / 32], false);
   const float y = fibres::exchanged[me / 32 * 32 + (lane & 31)];
-  fibres::wait(fibres::warps[me / 32]);
+  fibres::wait(fibres::warps[me / 32], false);
   return y;
 }
 inline bool __syncthreads_and(bool x) {

@@ -47,10 +47,7 @@ class EmulatedKernels:
     """Stands in for `nvrtc.Kernels`."""
 
     def __init__(self, source: str, kernels: Sequence[str], clusters: Mapping[str, int] | None = None) -> None:
-        source = source.replace(DECLARATION, "")
-        sizes = dict.fromkeys(kernels, 1) | dict(clusters or {})
-        lines = ['#include "cuda_on_cpu.h"', source, *(f"EMULATED({name}, {size})" for name, size in sizes.items())]
-        self._library = ctypes.CDLL(str(_compiled("\n".join(lines))))
+        self._library = ctypes.CDLL(str(_compiled(whole_source(source, kernels, clusters))))
 
     def launch(
         self, kernel: str, grid: Sequence[int], threads: int, shared_bytes: int, argument: Any, *, urgent: bool = False
@@ -62,9 +59,21 @@ class EmulatedKernels:
         )
 
 
+def whole_source(source: str, kernels: Sequence[str], clusters: Mapping[str, int] | None = None) -> str:
+    """For a compiler of C++: with a function for each kernel that runs a launch. clusters: of how many blocks."""
+    sizes = dict.fromkeys(kernels, 1) | dict(clusters or {})
+    runs = [f"EMULATED({name}, {size})" for name, size in sizes.items()]
+    return "\n".join(['#include "cuda_on_cpu.h"', source.replace(DECLARATION, ""), *runs])
+
+
+def name_of(text: str) -> str:
+    """Of a source."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def _compiled(text: str) -> Path:
     """The library of a source, which one process compiles and the others wait for."""
-    stem = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+    stem = folder / name_of(text)
     library = stem.with_suffix(".so")
     with stem.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

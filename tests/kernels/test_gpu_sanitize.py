@@ -147,6 +147,27 @@ def test_measure_says_whether_all_is_well(measured):
     assert "not launched as often as without a tool: ntm_backward\n" in text
 
 
+@pytest.mark.parametrize(
+    ("racing", "verdict"),
+    [
+        (["control_race"], "it is right"),
+        ([], "it is WRONG"),
+        (["control_barriers", "control_race"], "it is WRONG"),
+    ],
+)
+def test_racecheck_is_asked_about_kernels_whose_races_are_known(tool, monkeypatch, racing, verdict):
+    text = TOP
+    for name in tool.CONTROLS:
+        report = f"========= Error: Race reported between Write access at {name}+0x50\n=========\n"
+        text += f"@begin {name}\n{report if name in racing else ''}@end {name} | 0.0 | finite\n"
+    monkeypatch.setattr(tool, "one_pass", lambda names, _: tool.read_output(text, names, 0))
+    right, lines = tool.control_lines("compute-sanitizer")
+    assert right == (verdict == "it is right")
+    assert lines[-1] == f"racecheck | its controls: {verdict}"
+    monkeypatch.setattr(tool, "one_pass", lambda names, _: tool.read_output(TOP, names, 1))
+    assert not tool.control_lines("compute-sanitizer")[0]
+
+
 def test_without_the_tool_it_says_so(tool, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(tool, "PLACES", ())
