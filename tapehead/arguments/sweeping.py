@@ -80,6 +80,8 @@ class Records(Common):
     """Sequences to score at each point (default: 200, for ngrams 1,000; on the longest tape never more than 20)."""
     device: Word = "cpu"
     """cpu, or cuda for a GPU."""
+    join: Flag = False
+    """One record of all jobs that differ in their seeds alone, named as tapehead confirm names it."""
 
 
 ACTIONS = (Run, Status, Pack, Unpack, Records)

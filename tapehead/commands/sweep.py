@@ -136,12 +136,14 @@ def _unpack(options: "arguments.Unpack") -> int:
 
 
 def _records(options: "arguments.Records") -> int:
-    from tapehead.reproduce.sweep_records import write_records  # here, because few sweeps need a confirmation's parts
+    # here, because few sweeps need a confirmation's parts
+    from tapehead.reproduce.sweep_records import write_joined, write_records
 
     check_device(options.device)
     if options.sequences is not None:
         check_count("--sequences", options.sequences)
-    for path in write_records(options.folder, options.out, sequences=options.sequences, device=options.device):
+    write = write_joined if options.join else write_records
+    for path in write(options.folder, options.out, sequences=options.sequences, device=options.device):
         print(path)
     return 0
 
