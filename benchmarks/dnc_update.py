@@ -20,7 +20,6 @@ import datetime
 import importlib.util
 import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -33,6 +32,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import tapehead
 from tapehead.bench.measure import DropIn, experiment_subject, synchronise
+from tapehead.environment import environment
 from tapehead.experiment.config import Experiment
 from tapehead.experiment.parts import BLOCK
 
@@ -189,7 +189,7 @@ def main() -> None:
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "tapehead": tapehead.__version__,
             "torch": torch.__version__,
-            "machine": platform.processor() or platform.machine(),
+            "machine": environment("cpu", "cpu")["device"],
             "device": torch.cuda.get_device_name() if options.device.startswith("cuda") else "cpu",
             "cores": os.cpu_count(),
             "load": os.getloadavg(),
