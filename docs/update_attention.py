@@ -9,7 +9,7 @@ measured.
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,12 @@ PAGE, RESULTS, ATTENTION = ROOT / "docs/attention.md", ROOT / "results", ROOT / 
 sys.path.append(str(ROOT / "benchmarks"))
 import attention_and_memory as comparison  # noqa: E402 (benchmarks/attention_and_memory.py)
 
+OWN = "lstm-own"
+"""The LSTM by its own recipe, whose budget is longer than that of the comparison; its records are in results."""
 SYSTEMS = {
     "ntm": "NTM",
     "lstm": "LSTM of the paper",
+    OWN: "LSTM of the paper, longer runs",
     "lstm-equal": "LSTM, equal parameters",
     "transformer-128-rotary": "Transformer of 128, rotary",
     "transformer-128-alibi": "Transformer of 128, ALiBi",
@@ -59,8 +62,9 @@ def load(results: Path = RESULTS, attention: Path = ATTENTION) -> Records:
     for task in comparison.TASKS:
         for system in SYSTEMS:
             # an NTM whose budget is one attempt, where the recipe has several
-            names = [f"{task}-ntm-lstm-once", f"{task}-ntm-lstm"] if system == "ntm" else [f"{task}-{system}"]
-            places = [(results if system == "ntm" else attention) / f"{name}.json" for name in names]
+            own = {"ntm": [f"{task}-ntm-lstm-once", f"{task}-ntm-lstm"], OWN: [f"{task}-lstm"]}
+            names = own.get(system, [f"{task}-{system}"])
+            places = [(results if system in own else attention) / f"{name}.json" for name in names]
             for path in [path for path in places if path.exists()][:1]:
                 record = parse(path)
                 found[task, system] = record | {"summary": summarise(record), "path": path}
@@ -89,6 +93,17 @@ def share(record: Record) -> str:
     return f"{solved['count']} of {solved['of']}"
 
 
+def share_within(record: Record, sequences: int) -> str:
+    """Of a record with a longer budget: how many seeds were solved in so many sequences."""
+    at = [machine["solved_at"] for machine in record["machines"]]
+    return f"{sum(one is not None and one <= sequences for one in at)} of {len(at)}"
+
+
+def budget(task: str) -> int:
+    """Sequences of the comparison: those of an attempt of the NTM's recipe."""
+    return comparison.experiments(task)["ntm"].training.episodes
+
+
 def bits(value: float | None) -> str:
     return "-" if value is None else style.number(value)
 
@@ -103,16 +118,27 @@ def costs(record: Record, label: str) -> list[float]:
     return [float("inf") if value is None else value for value in every]
 
 
+def compared(systems: Iterable[str | tuple[str, str]]) -> bool:
+    """Whether there is a record that was made for this comparison."""
+    names = {one if isinstance(one, str) else one[1] for one in systems}
+    return bool(names - {"ntm", OWN})
+
+
 def solved_table(systems: tuple[str, ...]) -> Callable[[Records], str]:
     """How many seeds of each system solve each task."""
 
     def make(records: Records) -> str:
-        if not any(system != "ntm" for _, system in records):
+        if not compared(records):
             return NOTHING
         head = ["system", *(style.task_title(task) for task in comparison.TASKS)]
-        cells = [
-            [share(records[task, s]) if (task, s) in records else "-" for task in comparison.TASKS] for s in systems
-        ]
+
+        def cell(task: str, system: str) -> str:
+            if (task, system) not in records:
+                return "-"
+            record = records[task, system]
+            return share_within(record, budget(task)) if system == OWN else share(record)
+
+        cells = [[cell(task, system) for task in comparison.TASKS] for system in systems]
         return table(head, [[SYSTEMS[s], *row] for s, row in zip(systems, cells, strict=True) if set(row) != {"-"}])
 
     return make
@@ -121,7 +147,7 @@ def solved_table(systems: tuple[str, ...]) -> Callable[[Records], str]:
 def task_table(task: str) -> Callable[[Records], str]:
     def make(records: Records) -> str:
         mine = {system: records[task, system] for system in SYSTEMS if (task, system) in records}
-        if not any(system != "ntm" for system in mine):
+        if not compared(mine):
             return NOTHING
         labels = points(next(iter(mine.values())))
         head = ["system", "parameters", "sequences", "solved", "sequences to solve", *labels]
@@ -220,7 +246,8 @@ def memory_table(records: Records) -> str:
 
 def _look(system: str) -> dict[str, Any]:
     kind = system.rpartition("-")[2] if system.startswith("transformer") else system.partition("-")[0]
-    return {"color": COLOURS[kind], "linestyle": "--" if "equal" in system else "-", "linewidth": 1.4}
+    dashes = "--" if "equal" in system else ":" if system == OWN else "-"
+    return {"color": COLOURS[kind], "linestyle": dashes, "linewidth": 1.4}
 
 
 def _panel(axes: Axes, task: str, mine: dict[str, Record]) -> None:
@@ -247,7 +274,7 @@ def draw_costs(records: Records) -> Figure | None:
     shown = {
         task: mine
         for task, mine in by_task.items()
-        if any(system != "ntm" for system in mine) and len(points(next(iter(mine.values())))) > 1
+        if compared(mine) and len(points(next(iter(mine.values())))) > 1
     }
     if not shown:
         return None

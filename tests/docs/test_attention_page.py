@@ -18,7 +18,8 @@ COSTS = {"Length_20": [0.01, 0.02, 0.04], "Length_120": [0.5, 700.0, float("inf"
 
 @pytest.fixture
 def records(tmp_path):
-    """Of an NTM, with its recipe and once, of an LSTM and of two Transformers on the copy task."""
+    """Of an NTM, with its recipe and once, of an LSTM and of two Transformers on the copy task; and of an LSTM that was
+    trained for longer."""
     results, attention = tmp_path / "results", tmp_path / "attention"
     results.mkdir()
     attention.mkdir()
@@ -27,6 +28,8 @@ def records(tmp_path):
         name = "copy-ntm-lstm-once" if recipe == "once" else "copy-ntm-lstm"
         (results / f"{name}.json").write_text(json.dumps(record))
     experiments = page.comparison.experiments("copy")
+    longer = made_up("copy-lstm", solved=[40_000, 40_001, None], episodes=500_000, **COSTS)
+    (results / "copy-lstm.json").write_text(json.dumps(longer))
     for system in ("lstm", "transformer-equal-rotary", "transformer-equal-none"):
         solved = [None, 3000, 5000] if system == "lstm" else [None, None, None]
         record = made_up("copy-lstm", solved=solved, episodes=40_000, **COSTS) | {
@@ -48,6 +51,7 @@ def test_tables_of_records(records):
     assert {(task, system): record["path"].name for (task, system), record in records.items()} == {
         ("copy", "ntm"): "copy-ntm-lstm-once.json",
         ("copy", "lstm"): "copy-lstm.json",
+        ("copy", page.OWN): "copy-lstm.json",
         ("copy", "transformer-equal-rotary"): "copy-transformer-equal-rotary.json",
         ("copy", "transformer-equal-none"): "copy-transformer-equal-none.json",
     }
@@ -56,13 +60,15 @@ def test_tables_of_records(records):
     assert [row.split(" | ")[1:6] for row in rows] == [
         ["62,260", "40,000", "3 of 3", "800", "0.020"],
         ["1,349,128", "40,000", "2 of 3", "4,000", "0.020"],
+        ["1,349,128", "500,000", "2 of 3", "40,000", "0.020"],
         ["64,808", "40,000", "0 of 3", "-", "0.020"],
         ["64,808", "40,000", "0 of 3", "-", "0.020"],
     ]
     assert all(row.endswith(" | 700 |") for row in rows)
     solved = page.TABLES["solved"](records).splitlines()
     assert solved[2] == "| NTM | 3 of 3 | - | - | - | - |"
-    assert len(solved) == 2 + 4
+    assert solved[4] == f"| {page.SYSTEMS[page.OWN]} | 1 of 3 | - | - | - | - |"  # in as many sequences as the others
+    assert len(solved) == 2 + 5
     assert len(page.TABLES["solved-equal"](records).splitlines()) == 2 + 3
     assert page.TABLES["ngrams"](records) == page.NOTHING
 
@@ -73,7 +79,7 @@ def test_a_page_without_records_says_so(records):
     assert nothing == f"before\n<!-- made: copy -->\n\n{page.NOTHING}\n<!-- end -->\nafter\n"
     assert "62,260" in page.with_tables(nothing, records)
     assert page.with_tables(text, records, set()) == text
-    alone = {("copy", "ntm"): records["copy", "ntm"]}
+    alone = {("copy", system): records["copy", system] for system in ("ntm", page.OWN)}
     assert page.TABLES["copy"](alone) == page.TABLES["solved"](alone) == page.TABLES["picture"](alone) == page.NOTHING
 
 
@@ -81,7 +87,7 @@ def test_the_picture_has_the_tasks_that_have_sizes_beyond(records):
     figure = page.draw_costs(records)
     shown = [axes for axes in figure.axes if axes.axison]
     assert [axes.get_title(loc="left") for axes in shown] == ["Copy"]
-    assert len(shown[0].get_legend_handles_labels()[1]) == 4
+    assert len(shown[0].get_legend_handles_labels()[1]) == 5
     assert "costs.svg" in page.TABLES["picture"](records)
 
 
@@ -105,12 +111,12 @@ def test_state_is_measured():
 def test_every_system_is_trained_once_on_each_task_for_as_many_sequences():
     comparison = page.comparison
     planned = comparison.plan()
-    systems = [system for system in page.SYSTEMS if system != "ntm"]
+    systems = [system for system in page.SYSTEMS if system not in ("ntm", page.OWN)]
     assert sorted(planned) == sorted((task, system) for task in comparison.TASKS for system in systems)
     assert planned[:5] == [(task, "transformer-128-rotary") for task in comparison.TASKS]
     for task in comparison.TASKS:
         every = comparison.experiments(task)
-        assert set(every) == set(page.SYSTEMS)
+        assert set(every) == set(page.SYSTEMS) - {page.OWN}
         assert len({one.training.episodes for one in every.values()}) == 1
         assert all(8_000 < one.updates < 13_000 for name, one in every.items() if name != "ntm")
         target = comparison.parameters(every["ntm"])
