@@ -14,10 +14,10 @@ but for the batch: 40,000 sequences are 2,500 updates of 16, in which copying is
 
 --check compares on the device updates as CUDA graphs with updates one by one, and a seed alone with the seed among
 others, to the bit. --speed measures sequences a second of every system, ten seeds side by side, writes them to
-speed.json, and says how long all of --train will take. --rates trains Transformers at several learning rates on tuning
-seeds, a file for each; RATE is what the comparison uses. --train confirms one system after the other, most
-valuable first, until the seconds of the budget are over; the same command goes on from there, and several processes
-with the same folders share the work. `docs/update_attention.py` makes the page of the records.
+speed.json (of a CPU, to speed-cpu.json), and says how long all of --train will take. --rates trains Transformers at
+several learning rates on tuning seeds, a file for each; RATE is what the comparison uses. --train confirms one system
+after the other, most valuable first, until the seconds of the budget are over; the same command goes on from there, and
+several processes with the same folders share the work. `docs/update_attention.py` makes the page of the records.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ SHORT = ("copy", "repeat-copy", "associative-recall")
 """Tasks that take a GPU seconds; the others take a minute with 128 units."""
 OVERHEAD = 4.0
 """Seconds of a confirmation beside its replayed updates: starting, capturing, scoring."""
+TIMED_SYSTEMS = ("transformer-128-rotary", "transformer-equal-rotary", "lstm", "lstm-equal", "ntm")
 CHECKED, TIMED = 4, 2
 """Blocks of the checks, of which the first is not replayed; blocks that are timed."""
 
@@ -194,15 +195,22 @@ def check_all(device: str) -> bool:
     return all([check(task, system, device) for task, system in checks])
 
 
-def measure_all(device: str, out: Path) -> None:
+def measure_all(device: str, out: Path, systems: Sequence[str], tasks: Sequence[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
+    file = out / ("speed.json" if device.startswith("cuda") else f"speed-{device}.json")
     record: dict[str, Any] = {"what": "ten seeds side by side, complete updates", "rows": []}
     record["environment"] = environment(device, "auto")
-    for system in ("transformer-128-rotary", "transformer-equal-rotary", "lstm", "lstm-equal", "ntm"):
-        for task in TASKS:
+    for system in systems:
+        for task in tasks:
             record["rows"].append(row := measure(task, system, device))
             print(json.dumps(row), flush=True)
-            (out / "speed.json").write_text(json.dumps(record, indent=1) + "\n")
+            file.write_text(json.dumps(record, indent=1) + "\n")
+    if (tuple(systems), tuple(tasks)) == (TIMED_SYSTEMS, TASKS):
+        tell_total(record)
+
+
+def tell_total(record: dict[str, Any]) -> None:
+    """How long all of --train will take."""
     seconds = {(row["task"], row["system"]): row["estimated_seconds"] for row in record["rows"]}
     total = 0.0
     for task, system in plan():
@@ -262,10 +270,10 @@ class Deadline(Observer):
             raise OutOfTime
 
 
-def train(device: str, budget: float, systems: str, work: Path, out: Path) -> None:
+def train(device: str, budget: float, systems: Sequence[str], tasks: Sequence[str], work: Path, out: Path) -> None:
     begin = time.monotonic()
     for task, system in plan():
-        if not system.startswith(systems):
+        if system not in systems or task not in tasks:
             continue
         name = f"{task}-{system}"
         left = begin + budget - time.monotonic()
@@ -302,7 +310,11 @@ def main() -> None:
     what.add_argument("--train", action="store_true", help="train and score, most valuable first")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--budget", type=float, default=360, help="seconds")
-    parser.add_argument("--systems", default="", help="only those whose names begin like this, for --train")
+    every = tuple(experiments(TASKS[0]))
+    parser.add_argument(
+        "--systems", nargs="+", choices=every, metavar="NAME", help="only these, for --train and --speed"
+    )
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, metavar="TASK", help="only these")
     parser.add_argument("--work", type=Path, default=Path("runs/attention"), help="folder of the runs")
     parser.add_argument("--out", type=Path, default=Path("results/attention"), help="folder of records and speed.json")
     parser.add_argument("--one-by-one", action="store_true", help="without CUDA graphs for Transformers")
@@ -319,9 +331,9 @@ def main() -> None:
     elif options.check:
         raise SystemExit(not check_all(options.device))
     elif options.speed:
-        measure_all(options.device, options.out)
+        measure_all(options.device, options.out, options.systems or TIMED_SYSTEMS, options.tasks)
     else:
-        train(options.device, options.budget, options.systems, options.work, options.out)
+        train(options.device, options.budget, options.systems or every, options.tasks, options.work, options.out)
 
 
 if __name__ == "__main__":

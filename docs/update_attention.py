@@ -174,11 +174,13 @@ def task_table(task: str) -> Callable[[Records], str]:
 
 
 def speed_table(records: Records, attention: Path = ATTENTION) -> str:
-    path = attention / "speed.json"
-    if not path.exists():
-        return NOTHING
+    paths = [attention / name for name in ("speed.json", "speed-cpu.json")]
+    made = [_speeds(parse(path)) for path in paths if path.exists()]
+    return "\n".join(made) or NOTHING
+
+
+def _speeds(measured: Record) -> str:
     rows: dict[str, dict[str, Record]] = {}
-    measured = parse(path)
     for row in measured["rows"]:
         rows.setdefault(row["system"], {})[row["task"]] = row
     head = ["system", *(style.task_title(task) for task in comparison.TASKS)]
@@ -272,9 +274,7 @@ def draw_costs(records: Records) -> Figure | None:
     """Costs at and beyond the training sizes, of the tasks that have some; medians and quartiles of the seeds."""
     by_task = {task: {s: records[task, s] for s in SYSTEMS if (task, s) in records} for task in comparison.TASKS}
     shown = {
-        task: mine
-        for task, mine in by_task.items()
-        if compared(mine) and len(points(next(iter(mine.values())))) > 1
+        task: mine for task, mine in by_task.items() if compared(mine) and len(points(next(iter(mine.values())))) > 1
     }
     if not shown:
         return None
