@@ -6,7 +6,7 @@
 
 The experiments are examples/TASK-40-layers.toml. `tapehead train` and `tapehead sublayers RUN --search swift --moments
 6` do the same, but train twice. Into the folder go the files of that command (sublayers, skip and over-training as
-JSON, SVG and PNG), metrics.jsonl with the course of the training, and facts.json; the weights go to --weights, 127 MB
+JSON, SVG and PNG), metrics.jsonl with the course of the training, and facts.json; the weights go to --weights, 32 MB
 for text. --decode measures draft and verify on those again, for instance when a device has no other
 work; only a model of text generates tokens. --probe only says how long an update takes.
 """
