@@ -198,11 +198,13 @@ def check_all(device: str) -> bool:
 def measure_all(device: str, out: Path, systems: Sequence[str], tasks: Sequence[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     file = out / ("speed.json" if device.startswith("cuda") else f"speed-{device}.json")
-    record: dict[str, Any] = {"what": "ten seeds side by side, complete updates", "rows": []}
+    rows = json.loads(file.read_text())["rows"] if file.exists() else []
+    rows = [row for row in rows if row["system"] not in systems or row["task"] not in tasks]
+    record: dict[str, Any] = {"what": "ten seeds side by side, complete updates", "rows": rows}
     record["environment"] = environment(device, "auto")
     for system in systems:
         for task in tasks:
-            record["rows"].append(row := measure(task, system, device))
+            rows.append(row := measure(task, system, device))
             print(json.dumps(row), flush=True)
             file.write_text(json.dumps(record, indent=1) + "\n")
     if (tuple(systems), tuple(tasks)) == (TIMED_SYSTEMS, TASKS):
@@ -327,7 +329,7 @@ def main() -> None:
                 size, episodes = parameters(experiment), experiment.training.episodes
                 print(f"{task}, {system}: {size:,} parameters, {episodes:,} sequences")
     elif options.rates:
-        compare_rates(options.device, options.work, options.out)
+        compare_rates(options.device, options.work, options.out / "rates")
     elif options.check:
         raise SystemExit(not check_all(options.device))
     elif options.speed:

@@ -7,12 +7,13 @@ python benchmarks/common_settings.py --settings tuned --rows repeat-copy-ntm-fee
 A candidate is a name in SETTINGS; `tuned` and `once` are the row's own recipe, with its validation and restarts or
 without. Task and sizes of the machine are the row's. After so many updates, or when the time is up, the delivered
 weights are scored at the points of the row's acceptance. The file holds one result for each row, and is written again
-after every row and every tenth of the time; --weights puts the weights beside it, by seed. No claim rests on these
-seeds.
+after every row and, with --seconds, every tenth of that time; --weights puts the weights beside it, by seed.
+No claim rests on these seeds.
 """
 
 import argparse
 import json
+import math
 import statistics
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ from tapehead.evaluation.generalisation import score
 from tapehead.experiment.config import Experiment, changed
 from tapehead.experiment.loop import Trainer
 from tapehead.experiment.metrics import Line
+from tapehead.experiment.parts import BLOCK
 from tapehead.lab.acceptance import acceptance_of
 from tapehead.lab.blocks import blocks_of, curve_of, mean_bits
 from tapehead.paper.recipes import GENERAL_NTM, row_experiment
@@ -83,6 +85,8 @@ def trial(given: argparse.Namespace, row: str, changes: dict[str, Any], found: l
     changes = changes | {"seeds": seeds, "place.device": given.device}
     experiment = experiment_of(given.settings, row, changes)
     updates = UPDATES[experiment.task.name] if given.updates is None else given.updates
+    if given.updates is not None and "training.episodes" in changes:
+        raise SystemExit("--updates and --set training.episodes both say how long to train: give one of them.")
     if "training.episodes" not in changes and (given.settings not in ("tuned", "once") or given.updates is not None):
         changes |= {"training.episodes": updates * experiment.training.batch_size}
         experiment = experiment_of(given.settings, row, changes)
@@ -112,16 +116,20 @@ def result_of(trainer: Trainer, given: argparse.Namespace, row: str, seconds: fl
     lines = [Line.from_json(line) for line in trainer.metrics]
     blocks = [blocks_of(seed, lines) for seed in experiment.seeds]
     of_attempt = [[block for block in mine if block.attempt == mine[-1].attempt] for mine in blocks]
-    last = -(-LAST // (100 * experiment.training.batch_size))  # blocks
+    last = -(-LAST // (BLOCK * experiment.training.batch_size))  # blocks
     return {
         "settings": given.settings, "set": given.set, "row": row, "seeds": list(experiment.seeds),
         "updates": trainer.updates, "of": experiment.all_updates, "batch": experiment.training.batch_size,
         "seconds": round(seconds, 1),
         "solved_at": [None if at < 0 else at for at in seeds.attempt_solved_at.tolist()],
         "attempts": seeds.attempts.tolist(), "passed": seeds.passed.tolist(),
-        "last_bits": [round(mean_bits(mine[-last:]), 4) for mine in of_attempt],
+        "last_bits": [finite(round(mean_bits(mine[-last:]), 4)) for mine in of_attempt],
         "curves": [[(end, float(f"{bits:.3g}")) for end, bits in curve_of(mine, 40)] for mine in blocks],
     }  # fmt: skip
+
+
+def finite(bits: float) -> float | None:
+    return bits if math.isfinite(bits) else None
 
 
 def scored(trainer: Trainer, result: dict[str, Any], sequences: int) -> dict[str, Any]:
@@ -142,7 +150,8 @@ def scored(trainer: Trainer, result: dict[str, Any], sequences: int) -> dict[str
 
 def sentence(result: dict[str, Any]) -> str:
     solved = [at for at in result["solved_at"] if at is not None]
-    seconds, last = result["seconds"], result["last_bits"]
+    seconds = result["seconds"]
+    last = [math.inf if bits is None else bits for bits in result["last_bits"]]
     medians = {
         label: round(statistics.median(float("inf") if bits is None else bits for bits in costs), 3)
         for label, costs in result["scores"].items()

@@ -30,6 +30,22 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
+// Its race: words are read, between two barriers, while copies into them are under way.
+__device__ __forceinline__ void reads_under_way(const Arguments& a) {
+  const int team = threadIdx.x / TEAM, thread = threadIdx.x % TEAM;
+  float* own = (float*)shared_memory + team * TEAM;
+  float sum = 0;
+  for (int t = 0; t < a.steps; t++) {
+    copy(own + thread, a.values + threadIdx.x);
+    sync(team);
+    sum += own[(thread + 37) % TEAM];
+    sync(team);
+    wait_for_copies();
+    sync(team);
+  }
+  a.values[512 + threadIdx.x] = sum;
+}
+
 template <bool COPIES, bool WHOLE>
 __device__ __forceinline__ void steps(const Arguments& a) {
   const int team = threadIdx.x / TEAM, thread = threadIdx.x % TEAM;
@@ -55,4 +71,5 @@ __device__ __forceinline__ void steps(const Arguments& a) {
 
 extern "C" __global__ void __launch_bounds__(512) control_barriers(const __grid_constant__ Arguments a) { steps<false, true>(a); }
 extern "C" __global__ void __launch_bounds__(512) control_copies(const __grid_constant__ Arguments a) { steps<true, true>(a); }
+extern "C" __global__ void __launch_bounds__(512) control_early(const __grid_constant__ Arguments a) { reads_under_way(a); }
 extern "C" __global__ void __launch_bounds__(512) control_race(const __grid_constant__ Arguments a) { steps<false, false>(a); }

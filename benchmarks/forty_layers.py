@@ -102,6 +102,10 @@ def write(path: Path, values: dict[str, Any]) -> None:
 
 def decode_again(experiment: Experiment, weights: Path, out: Path) -> None:
     model = expect_transformer(experiment.build()).to(experiment.place.device)
+    if not is_language_model(model, experiment.task):
+        raise SystemExit(f"a model of {experiment.task.name} generates no tokens: --decode is for text.")
+    if not weights.exists():
+        raise SystemExit(f"{weights} is not there: train first, without --decode.")
     with torch.no_grad():
         model.load_flat(load_file(weights, experiment.place.device)["parameters"])
     facts = json.loads((out / "facts.json").read_text())

@@ -33,20 +33,19 @@ from tapehead.lab import records
 from tapehead.lab.acceptance import Point, acceptance_of
 from tapehead.lab.adoption import median_machine
 from tapehead.models.sequence import SequenceModel
-from tapehead.report.failures import failures_of
+from tapehead.report.failures import RARE, failures_of
 from tapehead.streams import stream
 from tapehead.tasks import Batch, Task
 from tapehead.tasks.ngrams import NGrams
 
 SEQUENCES = 100
 MOST = 3  # machines in a picture, beside the median one
-RARE = 0.1  # of the sequences
 SHARED, SEVERAL = 0.05, 0.2  # of the steps; 0 and up to 0.09 in good machines
 
 KINDS = {
     "not learned": "not solved in any attempt, and over half of chance at the training sizes",
     "slow": "not solved in any attempt, but on the way",
-    "rare": f"wrong in under {RARE:.0%} of the sequences",
+    "rare": f"wrong in at most {RARE:.0%} of the sequences",
     "late": "the first mistake is in the second half of the answer (median of the wrong sequences)",
     "early": "the first mistake is in the first half of the answer",
     "imprecise": "no wrong bit, but a cost above what is asked",
@@ -58,17 +57,15 @@ KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Failing:
-    """A machine at the first point where it does not meet what is asked."""
+    """A machine at the point where it costs most, of a criterion that it does not meet."""
 
     seed: int
     kind: str
     point: Point
     bits: float
-    wrong: float
-    """Share of the sequences with a wrong answer."""
-    first: float
-    """Where the first mistake is, as a share of the answer: the median of the wrong sequences."""
-    worst: int
+    said: str
+    """What was seen, in words."""
+    worst: int = 0
     """A sequence that is wrong, as many are: the one whose first mistake is the median."""
 
 
@@ -106,7 +103,7 @@ def examine(record: dict[str, Any], machine: dict[str, Any], flat: Tensor) -> Fa
     task = experiment.task
     asked = acceptance_of(task, experiment.model.build(task))
     missed = next(c for c, met in zip(asked.criteria, machine["met"], strict=True) if not met)
-    point = max(missed.points, key=lambda p: machine["scores"][p.label(task)]["bits"] or float("inf"))
+    point = max(missed.points, key=lambda p: bits_at(machine, p.label(task)))
     if isinstance(task, NGrams):
         return examine_ngrams(experiment, machine, flat, point)
     batch = sample(task, point, min(SEQUENCES, point.most or SEQUENCES))
@@ -117,20 +114,18 @@ def examine(record: dict[str, Any], machine: dict[str, Any], flat: Tensor) -> Fa
     firsts = ((wrong.int().argmax(dim=0) - begins) / batch.mask.sum(dim=0))[places]
     share, first = len(places) / wrong.shape[1], float(firsts.median()) if len(places) else 0.0
     worst = int(places[firsts.argsort()[(len(places) - 1) // 2]]) if len(places) else 0
-    bits = machine["scores"][point.label(task)]["bits"]
-    return Failing(
-        seed=machine["seed"],
-        kind=kind_of(task, machine, share, first),
-        point=point,
-        bits=float("inf") if bits is None else bits,
-        wrong=share,
-        first=first,
-        worst=worst,
-    )
+    kind, bits = kind_of(task, machine, share, first), bits_at(machine, point.label(task))
+    said = f"{share:.0%} of the sequences wrong, first mistake at {first:.0%} of the answer"
+    return Failing(machine["seed"], kind, point, bits, said, worst)
+
+
+def bits_at(machine: dict[str, Any], label: str) -> float:
+    bits: float | None = machine["scores"][label]["bits"]
+    return float("inf") if bits is None else bits
 
 
 def examine_ngrams(experiment: Experiment, machine: dict[str, Any], flat: Tensor, point: Point) -> Failing:
-    """By the rows that are read with each context; `wrong` is the share of steps at a row of another context."""
+    """By the rows that are read with each context."""
     task = experiment.task
     assert isinstance(task, NGrams)
     batch = sample(task, point, 20)
@@ -138,8 +133,8 @@ def examine_ngrams(experiment: Experiment, machine: dict[str, Any], flat: Tensor
     shared = 1 - float(counts.amax(dim=1).sum() / counts.sum())
     several = 1 - float(counts.amax(dim=2).sum() / counts.sum())
     kind = "shared rows" if shared > SHARED else "several rows" if several > SEVERAL else "weak use"
-    bits_over = machine["scores"][point.label(task)]["bits"]
-    return Failing(machine["seed"], kind, point, float("inf") if bits_over is None else bits_over, shared, several, 0)
+    said = f"{shared:.0%} of the steps at a row of another context, {several:.0%} at one that is not the usual one"
+    return Failing(machine["seed"], kind, point, bits_at(machine, point.label(task)), said)
 
 
 def rows_of_contexts(model: SequenceModel, task: NGrams, batch: Batch) -> Tensor:
@@ -188,7 +183,7 @@ def kind_of(task: Task, machine: dict[str, Any], share: float, first: float) -> 
         return "not learned" if last is None or last > half else "slow"
     if not share:
         return "imprecise"
-    if share < RARE:
+    if share <= RARE:
         return "rare"
     return "late" if first > 0.5 else "early"
 
@@ -225,25 +220,25 @@ def draw(record: dict[str, Any], found: Sequence[Failing], weights: dict[str, Te
 
 def table(record: dict[str, Any], found: Sequence[Failing]) -> str:
     """In Markdown: a line for each kind."""
-    lines = ["| row | kind | machines | bits, median | wrong sequences | first mistake |", "|---|---|---|---|---|---|"]
+    lines = ["| row | kind | machines | bits, median |", "|---|---|---|---|"]
     for kind, count in Counter(failing.kind for failing in found).most_common():
         of = [failing for failing in found if failing.kind == kind]
         lines.append(
             f"| {record['name']} | {kind} | {count} of {len(record['machines'])} | "
-            f"{statistics.median(f.bits for f in of):,.3g} | {statistics.median(f.wrong for f in of):.0%} | "
-            f"{statistics.median(f.first for f in of):.0%} of the answer |"
+            f"{statistics.median(f.bits for f in of):,.3g} |"
         )
     return "\n".join(lines)
 
 
 def kinds(paths: Sequence[Path]) -> str:
-    """Of records that do not meet everything: failures by kind (as the report has them), without relapses and machines
-    that did not pass, which meet what is asked; in Markdown."""
+    """Of tuned NTMs: failures by kind (as the report has them), without relapses and machines that did not pass, which
+    meet what is asked; in Markdown."""
     lines = ["| record | machines | does not meet what is asked | kinds |", "|---|---|---|---|"]
     for path in paths:
         record = records.read(path)
         missing = set(failing_seeds(record))
-        found = Counter(failure.kind for failure in failures_of(record) if failure.seed in missing)
+        of_seed = {failure.seed: failure.kind for failure in reversed(failures_of(record))}  # the gravest of each
+        found = Counter(kind for seed, kind in of_seed.items() if seed in missing)
         if record["recipe"] == "tuned" and record["experiment"]["model"]["name"] == "ntm":
             said = ", ".join(f"{count} {kind}" for kind, count in found.most_common()) or "-"
             lines.append(f"| {record['name']} | {len(record['machines'])} | {len(missing)} | {said} |")
@@ -276,12 +271,11 @@ def main() -> None:
     found = [examine(record, machine, weights[str(machine["seed"])]) for machine in machines]
     print(table(record, found))
     for one in found:
-        print(
-            f"  {one.seed}: {one.kind}, {one.bits:,.3g} bits, {one.wrong:.0%} wrong, first mistake at {one.first:.0%}"
-        )
+        print(f"  {one.seed}: {one.kind}, {one.bits:,.3g} bits, {one.said}")
     if found:
         of_each_kind = {one.kind: one for one in reversed(found)}
-        drawing = draw_ngrams if "ngrams" in record["name"] else draw
+        ngrams = isinstance(Experiment.from_plain(record["experiment"]).task, NGrams)
+        drawing = draw_ngrams if ngrams else draw
         svg, png = style.save(
             drawing(record, list(of_each_kind.values()), weights), given.out, f"failing-{record['name']}"
         )

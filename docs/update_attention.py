@@ -94,7 +94,7 @@ def share(record: Record) -> str:
 
 
 def share_within(record: Record, sequences: int) -> str:
-    """Of a record with a longer budget: how many seeds were solved in so many sequences."""
+    """How many seeds were solved in so many sequences; some records have a longer budget, or restarts."""
     at = [machine["solved_at"] for machine in record["machines"]]
     return f"{sum(one is not None and one <= sequences for one in at)} of {len(at)}"
 
@@ -135,8 +135,7 @@ def solved_table(systems: tuple[str, ...]) -> Callable[[Records], str]:
         def cell(task: str, system: str) -> str:
             if (task, system) not in records:
                 return "-"
-            record = records[task, system]
-            return share_within(record, budget(task)) if system == OWN else share(record)
+            return share_within(records[task, system], budget(task))
 
         cells = [[cell(task, system) for task in comparison.TASKS] for system in systems]
         return table(head, [[SYSTEMS[s], *row] for s, row in zip(systems, cells, strict=True) if set(row) != {"-"}])

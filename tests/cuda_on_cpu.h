@@ -44,13 +44,15 @@ extern "C" {
 void races_begin(const void* shared, long bytes, int threads, const int* current);  // of a cluster of blocks
 void races_end();
 void races_meet(const void* barrier, int size);  // the current thread, at a barrier that orders accesses to memory
-void races_write(void* at, int bytes);
+void races_copy(void* to);  // 4 bytes, asynchronously
+void races_wait(void* to);
 }
 #else
 inline void races_begin(const void*, long, int, const int*) {}
 inline void races_end() {}
 inline void races_meet(const void*, int) {}
-inline void races_write(void*, int) {}
+inline void races_copy(void*) {}
+inline void races_wait(void*) {}
 #endif
 
 namespace fibres {
@@ -141,11 +143,14 @@ static int launch(void (*kernel)(const void*), const void* given, int x, int y, 
 }  // namespace fibres
 
 inline void emulated_copy(float* to, const float* from, bool used) {
-  races_write(to, 4);  // it may be written at once, or when it is waited for
+  races_copy(to);
   fibres::copies[fibres::current].push_back({to, from, used});
 }
 inline void emulated_wait() {
-  for (const fibres::Copy& copy : fibres::copies[fibres::current]) *copy.to = copy.used ? *copy.from : 0.0f;
+  for (const fibres::Copy& copy : fibres::copies[fibres::current]) {
+    races_wait(copy.to);
+    *copy.to = copy.used ? *copy.from : 0.0f;
+  }
   fibres::copies[fibres::current].clear();
 }
 inline float4* memory_of_block() { return fibres::memories.data() + fibres::current / blockDim.x * SHARED_VECTORS; }

@@ -5,7 +5,9 @@
 // Two accesses to a word, one of them a write, race if no barrier stands between them. Every thread has a clock that a barrier
 // moves on, and remembers of all others how far their clocks were when a barrier last ordered theirs before its own. An access is
 // ordered before another if the other's thread knows its clock. Of a word are kept its last write, and the last read of each thread
-// since. The order in which fibres happen to run does not matter, and each pair of instructions is told once.
+// since. The order in which fibres happen to run does not matter, and each pair of instructions is told once. An asynchronous copy may
+// write at any time from when it is asked for until its thread has waited for it, whatever barriers are between; so every other
+// access to its word in that time races, its own thread's too.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -22,6 +24,7 @@ struct Word {
   int writer = NOBODY, reader = NOBODY;
   Access write{}, read{};
   std::vector<Access> reads;  // by thread, if there are several readers
+  Code copy = nullptr;        // that is under way
 };
 using Known = std::vector<Clock>;  // of all threads
 struct Thread { Clock clock = 1; std::shared_ptr<const Known> known; };
@@ -63,6 +66,7 @@ void access(const void* at, long bytes, bool writes, Code code) {
   const int me = *current;
   for (long word = (begin - first) / 4; word < (end - first + 3) / 4; word++) {
     accesses++;
+    if (words[word].copy) race(writes, {0, words[word].copy}, code);
     if (writes) write_word(words[word], me, code);
     else read_word(words[word], me, code);
   }
@@ -95,7 +99,14 @@ void races_meet(const void* barrier, int size) {
   for (int i : there) threads[i].known = known, threads[i].clock++;
   there.clear();
 }
-void races_write(void* at, int bytes) { access(at, bytes, true, (Code)__builtin_return_address(0)); }
+void races_copy(void* at) {  // asked for
+  const Code code = (Code)__builtin_return_address(0);
+  access(at, 4, true, code);
+  if ((const char*)at >= first && (const char*)at < behind) words[((const char*)at - first) / 4].copy = code;
+}
+void races_wait(void* at) {  // the write that is next is that of the copy
+  if ((const char*)at >= first && (const char*)at < behind) words[((const char*)at - first) / 4].copy = nullptr;
+}
 
 // Since the last call: how many accesses to words of shared memory, and for each pair of instructions that race whether the later
 // one writes, both addresses and how often. Returns the number of pairs.

@@ -81,7 +81,7 @@ class Records(Common):
     device: Word = "cpu"
     """cpu, or cuda for a GPU."""
     join: Flag = False
-    """One record of all jobs that differ in their seeds alone, named as tapehead confirm names it."""
+    """One record of all jobs that differ in their seeds alone, named after the row of the paper or the job's label."""
 
 
 ACTIONS = (Run, Status, Pack, Unpack, Records)

@@ -142,8 +142,11 @@ def _records(options: "arguments.Records") -> int:
     check_device(options.device)
     if options.sequences is not None:
         check_count("--sequences", options.sequences)
-    write = write_joined if options.join else write_records
-    for path in write(options.folder, options.out, sequences=options.sequences, device=options.device):
+    given: dict[str, Any] = {"sequences": options.sequences, "device": options.device}
+    made = write_records(options.folder, options.out, **given)
+    if options.join:
+        made = write_joined(options.folder, options.out, **given, tell=say)
+    for path in made:
         print(path)
     return 0
 

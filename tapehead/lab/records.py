@@ -8,6 +8,7 @@ from typing import Any
 from tapehead import files
 from tapehead.lab.summary import summarise
 from tapehead.lab.tables import CURVES, PICTURE, readme
+from tapehead.lab.verification import PLACE
 from tapehead.paper.record_form import contradiction
 from tapehead.paper.results import KIND, damaged, parse
 
@@ -48,34 +49,41 @@ def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     Its seconds are those of all parts, whether they ran one after the other or at the same time."""
     first = parts[0]
     for part in parts[1:]:
-        other = sorted(name for name in first if name not in JOINED and part.get(name) != first[name])
-        if other or _but(part["experiment"], "seeds") != _but(first["experiment"], "seeds"):
-            raise ValueError(f"{part['name']} cannot be joined: its {', '.join(other or ['experiment'])} differs.")
-        places = [_but(one["environment"], "date") for one in (first, part)]
-        if differing := sorted(name for name in places[0] | places[1] if places[0].get(name) != places[1].get(name)):
-            name = differing[0]
-            raise ValueError(
-                f"machines of {first['name']} were trained with different {name} ({places[0].get(name)} and "
-                f"{places[1].get(name)}), so that they make no one record: leave out --join."
-            )
-    seconds = [part["seconds"] for part in parts]
+        places = first["environment"], part["environment"]
+        other = [name for name in first if name not in JOINED and part.get(name) != first[name]]
+        other += ["experiment"] * (_but_seeds(part["experiment"]) != _but_seeds(first["experiment"]))
+        other += [f"environment.{field}"] if (field := other_place(*places)) is not None else []
+        if other:
+            raise ValueError(f"records of {part['name']} cannot be joined: {other[0]} is not the same in all of them.")
+    seconds, commits = [part["seconds"] for part in parts], [part["environment"].get("commit") for part in parts]
     seeds = [seed for part in parts for seed in part["seeds"]]
-    return first | {
+    environment = first["environment"] | {"date": max(part["environment"]["date"] for part in parts)}
+    environment |= {"commit": ", ".join(dict.fromkeys(map(str, commits)))} if len(set(commits)) > 1 else {}
+    whole = first | {
         "experiment": first["experiment"] | {"seeds": seeds},
         "seeds": seeds,
         "seeds_side_by_side": max(part["seeds_side_by_side"] for part in parts),
         "seconds": None if None in seconds else sum(seconds),
-        "environment": first["environment"] | {"date": max(part["environment"]["date"] for part in parts)},
+        "environment": environment,
         "machines": [machine for part in parts for machine in part["machines"]],
     }
+    if (wrong := contradiction(whole)) is not None:
+        raise ValueError(f"records of {first['name']} cannot be joined: {wrong}.")
+    return whole
 
 
 JOINED = ("experiment", "seeds", "seeds_side_by_side", "seconds", "environment", "machines")
 """What differs from part to part of a record."""
 
 
-def _but(table: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key != name}
+def other_place(one: dict[str, Any], other: dict[str, Any]) -> str | None:
+    """By what machines of one record may not differ in the place that they were trained at. Different commits are all
+    named in the record; threads do not matter."""
+    return next((field for field in PLACE if field != "commit" and one.get(field) != other.get(field)), None)
+
+
+def _but_seeds(experiment: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in experiment.items() if key != "seeds"}
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -11,13 +11,15 @@ KINDS = {
     "not solved": "The mean cost of 1,000 consecutive training sequences never fell below the task's threshold.",
     "not passed": "Solved, but above the limit of its recipe's validation in every attempt.",
     "criterion missed": "Solved, but an acceptance criterion of its task is not met on held-out sequences.",
-    "rare sequences": "As before; but nine in ten sequences are without a wrong answer, and the others cost so much.",
+    "rare sequences": "Solved, but an acceptance criterion is not met because of a few sequences: nine in ten are "
+    "without a wrong answer.",
     "relapse": "Solved, and every criterion met; but later in training a window cost more than 1 bit. Delivered are "
     "the weights at the lowest cost.",
     "skipped updates": "A cost or gradient was not finite, and the update was not applied.",
 }
 RELAPSE_BITS = 1.0
 RARE = 0.1
+"""Of the sequences at most."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +54,9 @@ def _gravest(record: Record, machine: dict[str, Any]) -> Failure | None:
         labels = dict.fromkeys(label for criterion in missed for label in criterion["points"])
         costs = {label: _finite(machine["scores"][label]["bits"]) for label in labels}
         said = ", ".join(f"{_said(bits)} at {label}" for label, bits in costs.items())
-        right = min(machine["scores"][label]["perfect"] for label in labels)
-        kind = "criterion missed" if right < 1 - RARE else "rare sequences"
+        right = [machine["scores"][label].get("perfect") for label in labels]
+        rare = all(share is not None and share >= 1 - RARE for share in right)
+        kind = "rare sequences" if rare else "criterion missed"
         return Failure(record, seed, kind, said, max(costs.values()))
     if not machine["passed"]:
         return Failure(record, seed, "not passed", "above the validation's limit", last_cost(machine))

@@ -198,6 +198,8 @@ def _read_list(path: Path) -> tuple[Job, ...]:
         values = files.unseal(files.read(path / LIST, LIST_BYTES))
         return tuple(map(Job.from_plain, values["jobs"]))
     except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{path} holds no sweep (no {LIST}): give a sweep's TOML file or its folder.") from None
+        raise ValueError(
+            f"{path} holds no sweep (no {LIST}): give the folder of a sweep, or for tapehead sweep run its TOML file."
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path / LIST} is damaged ({error}): restore it, or begin in another folder.") from error

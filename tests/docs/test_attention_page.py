@@ -67,6 +67,7 @@ def test_tables_of_records(records):
     assert all(row.endswith(" | 700 |") for row in rows)
     solved = page.TABLES["solved"](records).splitlines()
     assert solved[2] == "| NTM | 3 of 3 | - | - | - | - |"
+    assert page.share_within(records["copy", "lstm"], 4000) == "1 of 3"
     assert solved[4] == f"| {page.SYSTEMS[page.OWN]} | 1 of 3 | - | - | - | - |"  # in as many sequences as the others
     assert len(solved) == 2 + 5
     assert len(page.TABLES["solved-equal"](records).splitlines()) == 2 + 3

@@ -187,6 +187,8 @@ class InTorch:
 
 
 DRAWS = 8
+MOST = 20.0
+"""How many times beyond a limit rounding may take a machine of the suite. The most seen is 11."""
 
 
 class Moved(InTorch):
@@ -207,21 +209,35 @@ class Moved(InTorch):
         return spec, moved(parameters), moved(inputs), lengths, slots, ScanState(*map(moved, state))
 
 
-def condition(problem: Problem) -> float:
-    """How many times beyond the limits of float32 the rounding of the arguments alone takes a machine, at least 1."""
+def quantity(name: str) -> tuple[str, str]:
+    """What is measured several times, such as the gradient of the memory by either loss."""
+    parts = name.split(".")
+    return parts[0], parts[-1]
+
+
+def conditions(problem: Problem) -> dict[tuple[str, str], float]:
+    """How many times beyond the limit of float32 the rounding of the arguments takes each quantity alone, or 1."""
     found = [errors(InTorch(), problem, torch.float32, CPU)]
     found += [errors(Moved(draw), problem, torch.float64, CPU) for draw in range(DRAWS)]
-    return max(1.0, *(value / limit(name, torch.float32) for one in found for name, value in one.items()))
+    most: dict[tuple[str, str], float] = {}
+    for name, value in ((name, value) for one in found for name, value in one.items()):
+        beyond = value / limit(name, torch.float32)
+        assert beyond <= MOST, (
+            f"rounding takes {name} of this machine {beyond:.3g} times beyond its limit: draw another"
+        )
+        most[quantity(name)] = max(1.0, beyond, most.get(quantity(name), 1.0))
+    return most
 
 
 def assert_close(backend: Any, problem: Problem, dtype: torch.dtype, device: torch.device) -> None:
-    """An ill-conditioned machine is further off than the limits, in either type, by as many times as the rounding of
-    its arguments takes it there, or the reference in float32. One draw of it does not tell (docs/reliability.md)."""
+    """A quantity of an ill-conditioned machine may be further off than its limit, in either type, by as many times as
+    the rounding of the arguments takes it there, or that of the reference in float32 (docs/reliability.md)."""
     found = errors(backend, problem, dtype, device)
     too_large = wrong(found, dtype)
     if too_large:
-        scale = condition(problem)
-        too_large = {name: value for name, value in too_large.items() if not value <= scale * limit(name, dtype)}
+        most = conditions(problem)
+        allowed = {name: most[quantity(name)] * limit(name, dtype) for name in too_large}
+        too_large = {name: value for name, value in too_large.items() if not value <= allowed[name]}
     assert not too_large, f"{too_large} for {problem.spec}, tape {problem.state.memory.shape}, {dtype}"
 
 
