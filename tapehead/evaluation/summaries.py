@@ -44,6 +44,13 @@ def quartiles(values: Sequence[float]) -> Quartiles:
     return Quartiles(low, median, high)
 
 
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which this share of a sample is, interpolated between its members."""
+    if not len(values):
+        raise ValueError("a sample of no values has no quantiles: give at least 1.")
+    return float(_quantile(np.sort(np.asarray(values, dtype=np.float64)), share))
+
+
 def quartiles_of_rows(values: Numbers) -> Numbers:
     """Quartiles of a sample over the first dimension of [S, ...], as [3, ...]."""
     return np.stack([_quantile(np.sort(values, axis=0), share) for share in (0.25, 0.5, 0.75)])

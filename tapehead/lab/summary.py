@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tapehead.evaluation.summaries import quartiles, wilson
+from tapehead.evaluation.summaries import quantile, quartiles, wilson
 
 INFINITE = float("inf")
 
@@ -19,6 +19,8 @@ def summarise(record: dict[str, Any]) -> dict[str, Any]:
         "solved": _fraction(len(solved), len(machines)),
         "episodes_to_solve": _quartiles(solved),
         "seconds_to_solve": _quartiles([rate * episodes for episodes in solved]) if rate is not None else None,
+        "episodes_delivered": _to_most([machine["episodes"] for machine in machines], 1),
+        "seconds_delivered": _to_most([machine["episodes"] for machine in machines], rate),
         "criteria": [
             {"says": criterion["says"], **_fraction(sum(machine["met"][c] for machine in machines), len(machines))}
             for c, criterion in enumerate(record["criteria"])
@@ -54,6 +56,13 @@ def _fraction(count: int, of: int) -> dict[str, Any]:
 
 def _quartiles(values: list[float]) -> dict[str, float] | None:
     return quartiles(values)._asdict() if values else None
+
+
+def _to_most(episodes: list[int], rate: float | None) -> dict[str, float] | None:
+    """What it took until the median machine and until nine in ten had their weights, all attempts together."""
+    if rate is None:
+        return None
+    return {"median": rate * quantile(episodes, 0.5), "ninety": rate * quantile(episodes, 0.9)}
 
 
 def _costs(point: dict[str, Any], machines: list[dict[str, Any]]) -> dict[str, Any]:

@@ -23,7 +23,9 @@ LEARNING = """
 Solved: the mean cost of the last 1,000 training episodes fell under the task's threshold; where a recipe has a
 curriculum that does not end, they are its sequences. Episodes and seconds are medians of the solved machines, with
 quartiles. Seconds to solve are not those of a machine that trains alone: they are the wall seconds of the whole run,
-divided by the episodes of all its seeds and attempts, times the episodes to solve. Worst after solving: the highest
+divided by the episodes of all its seeds and attempts, times the episodes to solve. Episodes and seconds to a machine:
+until training has ended and weights are delivered, solved or not, all attempts together; the median of the seeds and
+the number that is enough for nine in ten. Worst after solving: the highest
 mean of at least 1,000 consecutive episodes (whole blocks, finite costs) from then on, of any machine; the weights
 delivered are those at the lowest.
 
@@ -101,6 +103,8 @@ def _learning(record: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]
         "solved": fraction(summary["solved"]),
         "episodes to solve": spread(summary["episodes_to_solve"]) if summary["episodes_to_solve"] else "-",
         "seconds to solve": _seconds(summary),
+        "episodes to a machine": _to_most(summary["episodes_delivered"]),
+        "seconds to a machine": _to_most(summary["seconds_delivered"]),
         "attempts": _attempts(record),
         "worst after solving, bits": _worst(record),
         "episodes trained": f"{record['experiment']['training']['episodes']:,}" + _times(record),
@@ -120,6 +124,11 @@ def _seconds(summary: dict[str, Any]) -> str:
     if not summary["episodes_to_solve"]:
         return "-"
     return spread(summary["seconds_to_solve"]) if summary["seconds_to_solve"] else "not measured"
+
+
+def _to_most(taken: dict[str, float] | None) -> str:
+    """ "80,000; 240,000"."""
+    return "not measured" if taken is None else f"{_number(taken['median'])}; {_number(taken['ninety'])}"
 
 
 def _attempts(record: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ COPY_ONCE |= {"curriculum.options": {"blanks": 0.05}}
 COPY = COPY_ONCE | NEARLY_FULL | {"validation.sizes": {"length": 120}, "validation.slots": 128}
 COPY |= {"training.slots": (21, 128), "restarts.attempts": 5, "restarts.after": 8_000}
 
-COPY_FEEDFORWARD = SMOOTH | TANH | NEARLY_FULL | {"validation.sizes": {"length": 60}, "validation.slots": 64}
+COPY_FEEDFORWARD = SMOOTH | TANH | NEARLY_FULL | {"validation.sizes": {"length": 120}, "validation.slots": 128}
 COPY_FEEDFORWARD |= {"restarts.attempts": 6, "restarts.after": 6_000}
 COPY_FEEDFORWARD |= {"optimiser.learning_rate": 2e-4, "training.episodes": 40_000, "training.slots": (21, 128)}
 COPY_FEEDFORWARD |= {"curriculum.options": {"density": (0.0, 1.0)}}

@@ -12,6 +12,7 @@ from tapehead.evaluation.summaries import (
     clopper_pearson,
     median_difference,
     median_interval,
+    quantile,
     quartiles,
     quartiles_of_rows,
 )
@@ -23,6 +24,8 @@ INFINITE = math.inf
 def test_quartiles_are_those_of_the_standard_library(count):
     values = [((7 * i) % count) ** 1.5 for i in range(count)]
     assert quartiles(values) == pytest.approx(statistics.quantiles(values, n=4, method="inclusive"), rel=1e-15)
+    tenths = statistics.quantiles(values, n=10, method="inclusive")
+    assert [quantile(values, share) for share in (0.1, 0.9)] == pytest.approx([tenths[0], tenths[-1]], rel=1e-15)
 
 
 def test_an_infinite_value_is_in_its_place_and_nowhere_else():

@@ -245,6 +245,13 @@ def test_a_summary_by_hand():
     assert summary["solved"]["wilson"] == list(wilson(2, 3))
     assert summary["episodes_to_solve"] == {"low": 450.0, "median": 500.0, "high": 550.0}
     assert summary["seconds_to_solve"] == pytest.approx({"low": 4.5, "median": 5.0, "high": 5.5})
+    record = made_up([400, 600, None], [0.5, 0.25, 8.0])
+    for machine, episodes in zip(record["machines"], (500, 1000, 3000), strict=True):
+        machine["episodes"] = episodes
+    delivered = summarise(record)
+    assert delivered["episodes_delivered"] == pytest.approx({"median": 1000.0, "ninety": 2600.0})
+    assert delivered["seconds_delivered"] == pytest.approx({"median": 30 / 4.5, "ninety": 78 / 4.5})
+    assert "| 1,000; 2,600 | 6.67; 17.3 |" in readme([record])
     (criterion,) = summary["criteria"]
     assert (criterion["says"], criterion["count"], criterion["of"]) == ("under 1 bit at Length 9", 2, 3)
     expected = {"label": "Length 9", "sequences": 200, "median_bits": 0.5, "worst_bits": 8.0}
@@ -256,7 +263,9 @@ def test_a_summary_where_nothing_worked():
     assert summary["solved"]["count"] == 0
     assert summary["episodes_to_solve"] is summary["seconds_to_solve"] is None
     assert summary["points"][0]["worst_bits"] is None
+    assert summary["seconds_delivered"] is None
     page = readme([made_up([None, None], [None, 3.0], seconds=None)])
+    assert "| 1,000; 1,000 | not measured |" in page
     assert "| infinite |" in page
     assert describe(made_up([None], [3.0])).startswith("made-up/tuned, seed 10: 0 of 1 (0-79 %) solved\n")
 
@@ -283,8 +292,12 @@ def test_the_page_is_computed_from_the_machines():
     page = readme([record | {"summary": {"solved": "all of them"}}])
     row = next(line for line in page.splitlines() if line.startswith("| [made-up]"))
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
-    assert cells[:6] == ["[made-up](made-up.json)", "tuned", "2 of 3 (21-94 %)", "500 (450-550)", "5 (4.5-5.5)", "1"]
-    assert cells[6:] == ["2.5", "1,000", "10-12 (tuning)", "3", "abacus, cpu", "2026-01-02"]
+    assert cells[:8] == ["[made-up](made-up.json)", "tuned", "2 of 3 (21-94 %)", "500 (450-550)", "5 (4.5-5.5)"] + [
+        "1,000; 1,000",
+        "10; 10",
+        "1",
+    ]
+    assert cells[8:] == ["2.5", "1,000", "10-12 (tuning)", "3", "abacus, cpu", "2026-01-02"]
     assert "| made-up | tuned | Length 9 | 200 | 0.5 | 8 |" in page
     assert "| made-up | tuned | under 1 bit at Length 9 | 2 of 3 (21-94 %) |" in page
     assert "divided by the episodes of all its seeds" in page
