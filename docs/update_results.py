@@ -15,6 +15,7 @@ CRITERIA = {
     "copy-ntm-feedforward": 0,
     "copy-lstm": 0,
     "repeat-copy-ntm-lstm": 0,
+    "repeat-copy-ntm-feedforward": 0,
     "repeat-copy-pulses-ntm-lstm": 1,
     "repeat-copy-lstm": 0,
     "associative-recall-ntm-lstm": 0,
