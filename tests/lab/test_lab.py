@@ -292,11 +292,8 @@ def test_the_page_is_computed_from_the_machines():
     page = readme([record | {"summary": {"solved": "all of them"}}])
     row = next(line for line in page.splitlines() if line.startswith("| [made-up]"))
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
-    assert cells[:8] == ["[made-up](made-up.json)", "tuned", "2 of 3 (21-94 %)", "500 (450-550)", "5 (4.5-5.5)"] + [
-        "1,000; 1,000",
-        "10; 10",
-        "1",
-    ]
+    assert cells[:5] == ["[made-up](made-up.json)", "tuned", "2 of 3 (21-94 %)", "500 (450-550)", "5 (4.5-5.5)"]
+    assert cells[5:8] == ["1,000; 1,000", "10; 10", "1"]
     assert cells[8:] == ["2.5", "1,000", "10-12 (tuning)", "3", "abacus, cpu", "2026-01-02"]
     assert "| made-up | tuned | Length 9 | 200 | 0.5 | 8 |" in page
     assert "| made-up | tuned | under 1 bit at Length 9 | 2 of 3 (21-94 %) |" in page
