@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tapehead import notices
 from tapehead.evaluation.generalisation import score
 from tapehead.experiment import metrics
 from tapehead.experiment.config import Experiment
@@ -78,6 +79,7 @@ class Trainer:
         self.asynchronous = self.device.type == "cuda"  # goes on by itself with what it is asked for
         self.updates = 0
         self.metrics: list[str] = []
+        self._told = False
 
     @property
     def episodes(self) -> int:
@@ -162,6 +164,7 @@ class Trainer:
         excess = launched.excess.get().transpose(0, 1).flatten(1).contiguous()
         skipped = launched.skipped.get()
         line = self._line(launched.seeds, excess, skipped)
+        self._tell_what_stands_still(line, len(launched.span))
         seeds.record(excess, skipped, self.updates)
         judgement = seeds.judge(self.updates)
         population.keep(judgement.kept, weights)
@@ -190,6 +193,16 @@ class Trainer:
             curriculum=tuple(not judged for judged in self.seeds.judged(self.updates)),
             validation=(None,) * len(seeds),
         )
+
+    def _tell_what_stands_still(self, line: metrics.Line, updates: int) -> None:
+        """Say once in a run that seeds skipped every update of a block."""
+        still = sum(skipped == updates for skipped in line.skipped)
+        if still and not self._told:
+            self._told = True
+            notices.tell(
+                f"{still} of {len(line.seeds)} seeds skipped all of their last {updates} updates, because a cost, a "
+                "gradient or a weight was not finite: try a smaller learning rate or other initial values."
+            )
 
     def _validate(self, line: metrics.Line, due: Tensor) -> metrics.Line:
         """Score those active machines [A] that are due, keep the best weights, and add the costs to the line."""

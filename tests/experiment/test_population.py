@@ -8,6 +8,7 @@ import torch
 from tiny import EXPERIMENTS, SMALL, SOLVED_BITS, differences, lines_of, tiny, trained
 
 import tapehead
+from tapehead import notices
 from tapehead.evaluation.generalisation import score
 from tapehead.experiment import checkpoint, events
 from tapehead.experiment.folder import read_metrics, read_result
@@ -139,8 +140,11 @@ def poison(trainer, monkeypatch, where, when, value):
 def test_a_bad_cost_or_gradient_skips_that_update_of_that_seed(monkeypatch, where, value, average):
     clean, hit = (Trainer(tiny(seeds=(0, 1, 2), average=average)) for _ in range(2))
     poison(hit, monkeypatch, where, 40, value)
-    for trainer in (clean, hit):
-        trainer.block()
+    heard: list[str] = []
+    with notices.heard_by(heard.append):
+        for trainer in (clean, hit):
+            trainer.block()
+    assert heard == []  # one is no reason to worry
     assert hit.seeds.skipped.tolist() == [0, 1, 0]
     assert hit.population.state.applied.tolist() == [100, 99, 100]
     assert lines_of(hit)[0]["skipped"] == [0, 1, 0]
@@ -190,9 +194,14 @@ def test_metrics_stay_json_when_nothing_is_a_number(monkeypatch):
         return (*(part * float("nan") for part in original(*given, **named)[:2]), None)
 
     monkeypatch.setattr(trainer.model, "loss_and_gradient", nothing)
-    trainer.block()
+    heard: list[str] = []
+    with notices.heard_by(heard.append):
+        trainer.block(60)
+        trainer.block(40)
     assert lines_of(trainer)[0]["bits"] == [None]
     assert trainer.seeds.skipped.tolist() == [100]
+    assert len(heard) == 1
+    assert "1 of 1 seeds skipped all of their last 60 updates" in heard[0]
     assert events._line(trainer.metrics[0], 1e9)  # and TensorBoard gets what there is
 
 

@@ -246,6 +246,25 @@ def test_initial_scales(width):
     assert torch.equal(other.flat_parameters(), model.flat_parameters())
 
 
+def test_a_deep_model_learns_from_sequences_that_begin_with_zeros():
+    model = Transformer(4, 3, 16, 40)
+    model.reset_parameters(torch.Generator().manual_seed(0))
+    x = inputs(5, 2).float()
+    x[0] = 0
+
+    def gradient():
+        model.zero_grad()
+        model(x)[0].square().sum().backward()
+        return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm()
+
+    beginning_with_zeros = gradient()
+    with torch.no_grad():
+        model.embed.bias.zero_()
+    assert not torch.isfinite(gradient())  # what the bias is for
+    x[0] = 1
+    assert beginning_with_zeros < 4 * gradient()  # seen: 2.5 times
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -43,6 +43,9 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 MOST_TABLES = 8
 """Numbers of steps for which a model keeps masks and angles ready: a population has one, in a curriculum two."""
 
+EMBED_BIAS = 0.1
+"""The largest value of the embedding's bias at first: not zero, or zeros would stay zeros (`reset_parameters`)."""
+
 MOST_DROPPED_LAYERS = 127
 """Layers of a model with dropout: an address has 256 draws, and every sub-layer and the embedding take one."""
 
@@ -138,7 +141,9 @@ class Transformer(SequenceModel):
         """Uniform in +- 1 / sqrt(fan-in) for weights, zero for biases, one for the gains of norms.
 
         The embedding is uniform in +- 1, so that one-hot inputs and vectors of bits both begin at a scale of one; what
-        sub-layers add is 1 / sqrt(2 L) as large, so that the residual stream does not grow with the depth.
+        sub-layers add is 1 / sqrt(2 L) as large, so that the residual stream does not grow with the depth. The bias of
+        the embedding is uniform in +- 0.1: with a bias of zero, a first input of zeros (text, a silent step) would stay
+        zero through all layers, and there each norm multiplies the gradient by 1 / sqrt(eps) = 316.
         """
         with torch.no_grad():
             for name, parameter in self.named_parameters():
@@ -150,6 +155,8 @@ class Transformer(SequenceModel):
                     parameter.copy_(drawn.uniform_(-bound, bound, generator=generator))
                 else:
                     parameter.fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
+            drawn = torch.empty(self.hidden_size, dtype=self.embed.bias.dtype)  # last, after all weights
+            self.embed.bias.copy_(drawn.uniform_(-EMBED_BIAS, EMBED_BIAS, generator=generator))
 
     # --- the same parameters, used otherwise -------------------------------------------------------------------------
 
