@@ -1,11 +1,13 @@
-"""Settings that several tasks share: each of a few candidates on rows of the paper, on tuning seeds, in a few updates.
+"""Settings that several tasks share: each of a few candidates on rows of the paper and on tasks that are not in it, on
+tuning seeds, in a few updates.
 
 python benchmarks/common_settings.py --settings norm-10 --rows copy-ntm-lstm ngrams-ntm-lstm --out norm-10.json
 python benchmarks/common_settings.py --settings tuned --rows repeat-copy-ntm-feedforward --updates 100000 \\
     --set model.order=write_then_read --seconds 240 --out order.json
 
 A candidate is a name in SETTINGS; `tuned` and `once` are the row's own recipe, with its validation and restarts or
-without. Task and sizes of the machine are the row's. After so many updates, or when the time is up, the delivered
+without. Task and sizes of the machine are the row's, and the defaults of a task without one (its name with -ntm-lstm or
+-ntm-feedforward). After so many updates, or when the time is up, the delivered
 weights are scored at the points of the row's acceptance. The file holds one result for each row, and is written again
 after every row and, with --seconds, every tenth of that time; --weights puts the weights beside it, by seed.
 No claim rests on these seeds.
@@ -68,14 +70,26 @@ UPDATES = {
     "associative-recall": 30_000,
     "ngrams": 10_000,
     "priority-sort": 15_000,
+    "addition": 60_000,
+    "reverse": 60_000,
+}
+
+WITHOUT_A_ROW: dict[str, dict[str, Any]] = {
+    f"{task}-ntm-{controller}": {"task.name": task, "model.controller": controller}
+    for task in ("addition", "reverse")
+    for controller in ("lstm", "feedforward")
 }
 
 
 def experiment_of(name: str, row: str, changes: dict[str, Any]) -> Experiment:
     if name in ("tuned", "once"):
         return row_experiment(row, name, changes)
-    values = {"recipe": name, "task.name": TABLES[row].task}
-    values |= {f"model.{option}": value for option, value in TABLES[row].model.items()}
+    values: dict[str, Any] = {"recipe": name}
+    if row in WITHOUT_A_ROW:
+        values |= WITHOUT_A_ROW[row]
+    else:
+        values |= {"task.name": TABLES[row].task}
+        values |= {f"model.{option}": value for option, value in TABLES[row].model.items()}
     return Experiment.from_plain(changed({}, SETTINGS[name] | values | changes))
 
 
@@ -172,7 +186,7 @@ def write(path: Path, results: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", choices=["tuned", "once", *SETTINGS], required=True)
-    parser.add_argument("--rows", nargs="+", choices=list(TABLES), required=True)
+    parser.add_argument("--rows", nargs="+", choices=[*TABLES, *WITHOUT_A_ROW], required=True)
     parser.add_argument("--set", nargs="*", default=[], help="further settings, as path=value")
     parser.add_argument("--first", type=int, default=FIRST_SEED, help="seed")
     parser.add_argument("--seeds", type=int, default=8)
