@@ -262,7 +262,7 @@ def test_a_deep_model_learns_from_sequences_that_begin_with_zeros():
         model.embed.bias.zero_()
     assert not torch.isfinite(gradient())  # what the bias is for
     x[0] = 1
-    assert beginning_with_zeros < 100 * gradient()  # seen: 82 times, nearly all of it that of the bias
+    assert beginning_with_zeros < 6 * gradient()  # seen: 4.4 times
 
 
 @pytest.mark.parametrize(

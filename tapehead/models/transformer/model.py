@@ -43,7 +43,7 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 MOST_TABLES = 8
 """Numbers of steps for which a model keeps masks and angles ready: a population has one, in a curriculum two."""
 
-EMBED_BIAS = 1e-3
+EMBED_BIAS = 1e-2
 """The largest value of the embedding's bias at first: not zero, or zeros would stay zeros (`reset_parameters`)."""
 
 MOST_DROPPED_LAYERS = 127
@@ -142,8 +142,9 @@ class Transformer(SequenceModel):
 
         The embedding is uniform in +- 1, so that one-hot inputs and vectors of bits both begin at a scale of one; what
         sub-layers add is 1 / sqrt(2 L) as large, so that the residual stream does not grow with the depth. The bias of
-        the embedding is uniform in +- 0.001: with a bias of zero, a first input of zeros (text, a silent step) would
-        stay zero through all layers, and there each norm multiplies the gradient by 1 / sqrt(eps) = 316.
+        the embedding is uniform in +- 0.01: with a bias of zero, a first input of zeros (text, a silent step) would
+        stay zero through all layers, and there each norm multiplies the gradient by 1 / sqrt(eps) = 316. Its mean
+        square is three times eps, so norms are what they are elsewhere; beside inputs it is nothing.
         """
         with torch.no_grad():
             for name, parameter in self.named_parameters():
