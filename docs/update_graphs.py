@@ -49,7 +49,8 @@ BESIDE_NTM = {
     "associative-recall-dnc": "associative-recall-ntm-lstm-once",
     "priority-sort-dnc": "priority-sort-ntm-lstm",
 }
-"""Records of DNCs, and those of NTMs beside them: with one attempt where the DNC's recipe has one."""
+"""Records of DNCs, and those of NTMs beside them: with one attempt where the DNC's recipe has one, if there is such a
+record."""
 COLOURS = {
     "graph-dnc": style.VERMILION,
     "graph-dnc-no-links": style.ORANGE,
@@ -58,6 +59,8 @@ COLOURS = {
     "graph-transformer": style.PURPLE,
     "graph-transformer-no-positions": style.FAINT,
 }
+DASHES = (":", (0, (4, 4)), (0, (6, 2, 1, 2)))
+"""Of the baselines, which are alike in colour."""
 SEQUENCES = 4000
 """By which baselines are estimated."""
 
@@ -197,10 +200,10 @@ def links_table(records: Records) -> str:
 
 
 def dnc_table(records: Records) -> str:
-    """DNCs beside NTMs: solved, sequences, and every criterion."""
+    """DNCs beside NTMs: what a machine may take, solved, sequences, and every criterion."""
     if not any(name in records for name in BESIDE_NTM):
         return NOTHING
-    head = ["record", "machine", "solved", "sequences to solve", "criteria met"]
+    head = ["record", "machine", "attempts x sequences", "solved", "sequences to solve", "criteria met"]
     rows = []
     for name, beside in BESIDE_NTM.items():
         for title, record in (("DNC", records.get(name)), ("NTM", records.get(beside))):
@@ -208,7 +211,9 @@ def dnc_table(records: Records) -> str:
                 continue
             took = record["summary"]["episodes_to_solve"]
             met = "; ".join(f"{c['count']} of {c['of']} {c['says']}" for c in record["summary"]["criteria"])
-            rows.append([link(record, record["path"].stem), title, share(record)])
+            experiment = record["experiment"]
+            budget = f"{experiment['restarts']['attempts']} x {experiment['training']['episodes']:,}"
+            rows.append([link(record, record["path"].stem), title, budget, share(record)])
             rows[-1] += [f"{took['median']:,.0f}" if took else "-", met]
     return table(head, rows)
 
@@ -220,17 +225,15 @@ def _panel(axes: Axes, mine: Records) -> None:
     sized = [point for point in next(iter(mine.values()))["points"] if point["sizes"]]
     nodes = [point["sizes"]["nodes"] for point in sized]
     found = [baselines(*_size(point)) for point in sized]
-    for name, side in zip(found[0], ("top", "bottom", "center"), strict=True):  # the first two meet at 12 nodes
-        axes.plot(nodes, [100 * one[name].accuracy for one in found], color=style.FAINT, linestyle=":", linewidth=1.0)
-        axes.annotate(
-            name, (nodes[-1], 100 * found[-1][name].accuracy), (12, 0), textcoords="offset points", fontsize=7,
-            color=style.FAINT, va=side,
-        )  # fmt: skip
+    for name, dashes in zip(found[0], DASHES, strict=True):
+        accuracy = [100 * one[name].accuracy for one in found]
+        axes.plot(nodes, accuracy, color=style.FAINT, linestyle=dashes, linewidth=1.0, label=f"by rule: {name}")
     for i, (name, record) in enumerate(mine.items()):
         shares = [[100 * value for value in accuracies(record, point["label"])] for point in sized]
         places = [n + 0.1 * (i - (len(mine) - 1) / 2) for n in nodes]
         label = f"{SYSTEMS[name]} ({len(record['machines'])})"
-        axes.plot(places, [median(values) for values in shares], color=COLOURS[name], linewidth=1.3, label=label)
+        dashes = "--" if name.endswith("no-links") else "-"
+        axes.plot(places, [median(each) for each in shares], dashes, color=COLOURS[name], linewidth=1.3, label=label)
         for place, values in zip(places, shares, strict=True):
             axes.plot([place] * len(values), values, ".", color=COLOURS[name], markersize=3.5)
     axes.axvspan(min(nodes) - 0.6, 8.5, color=style.UNSCORED, alpha=0.5, linewidth=0)
@@ -244,11 +247,11 @@ def draw_nodes(records: Records) -> Figure | None:
     mine = {name: records[name] for name in SYSTEMS if name in records}
     if not mine:
         return None
-    figure = Figure(figsize=(style.WIDTH, 3.8), layout="constrained")
+    figure = Figure(figsize=(style.WIDTH, 4.4), layout="constrained")
     axes = figure.subplots()
     _panel(axes, mine)
     axes.set_title("Routes of four hops")
-    figure.legend(loc="outside right upper", fontsize=8)
+    figure.legend(loc="outside lower center", fontsize=8, ncols=3)
     return figure
 
 

@@ -115,6 +115,8 @@ class TestAgainstLoops:
 
 levels = st.sampled_from([0.0, 1e-30, 1e-3, 0.25, 0.5, 1.0 - 1e-7, 1.0])
 """With zeros, ones and ties."""
+MODES = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.25, 0.5, 0.25))
+"""Backward, content, forward."""
 
 
 @st.composite
@@ -123,7 +125,13 @@ def histories(draws):
     slots, steps = draws(st.integers(1, 5)), draws(st.integers(1, 6))
     row = st.lists(levels, min_size=slots, max_size=slots)
     return [
-        {"content": draws(row), "read": draws(row), "gates": draws(st.tuples(levels, levels, levels))}
+        {
+            "content": draws(row),
+            "found": draws(row),
+            "gates": draws(st.tuples(levels, levels, levels)),
+            "modes": draws(st.sampled_from(MODES)),
+            "sharpness": draws(st.sampled_from([1.0, 3.0, 50.0])),
+        }
         for _ in range(steps)
     ]
 
@@ -134,16 +142,17 @@ def as_weighting(numbers):
     return values / values.sum().clamp_min(1.0)
 
 
-@given(histories())
+@pytest.mark.parametrize("sharpened", [False, True])
+@given(history=histories())
 @settings(max_examples=150, deadline=None)
-def test_invariants(history):
+def test_invariants(sharpened, history):
     """Usage in [0, 1]; allocations, precedences, and rows and columns of links of at most 1 with a zero diagonal;
-    forward and backward weightings of at most 1. All of it in float32, to its rounding."""
+    forward, backward and read weightings of at most 1; the next step frees by the read weighting of this one.
+    All of it in float32, to its rounding."""
     slots, rounding = len(history[0]["content"]), 1e-6
     used = written = precedence = torch.zeros(slots)
-    link = torch.zeros(slots, slots)
+    link, read = torch.zeros(slots, slots), torch.zeros(1, slots)
     for moment in history:
-        read = as_weighting(moment["read"]).unsqueeze(0)
         free, g_a, g_w = (torch.tensor(gate) for gate in moment["gates"])
         used = equations_dnc.usage(used, written, equations_dnc.retention(free.unsqueeze(0), read))
         assert 0 <= float(used.min()) <= float(used.max()) <= 1 + rounding
@@ -161,10 +170,15 @@ def test_invariants(history):
         assert float(link.sum(dim=0).max()) <= 1 + rounding
         assert float(link.sum(dim=1).max()) <= 1 + rounding
         assert float(link.diagonal().abs().max()) == 0
-        for weighting in (
-            equations_dnc.forward_weighting(link, read),
-            equations_dnc.backward_weighting(link, read),
-        ):
+        forward = equations_dnc.forward_weighting(link, read)
+        backward = equations_dnc.backward_weighting(link, read)
+        if sharpened:
+            sharpness = torch.tensor([moment["sharpness"]])
+            forward, backward = (equations_dnc.sharpen_link(one.clamp_min(0), sharpness) for one in (forward, backward))
+            assert abs(float(forward.sum()) - 1) <= rounding
+        found, modes = as_weighting(moment["found"]).unsqueeze(0), torch.tensor([moment["modes"]])
+        read = equations_dnc.read_weighting(backward, found, forward, modes)
+        for weighting in (forward, backward, read):
             assert float(weighting.min()) >= -rounding
             assert float(weighting.sum()) <= 1 + rounding
 

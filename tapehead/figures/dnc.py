@@ -13,7 +13,7 @@ from matplotlib.patches import Arc, Patch
 from matplotlib.ticker import MaxNLocator
 
 from tapehead.figures import page, style
-from tapehead.figures.dnc_trace import USED, LinkTrace, make_link_trace, slots_in_use, strongest_links
+from tapehead.figures.dnc_trace import USED, LinkTrace, count_written, make_link_trace, slots_in_use, strongest_links
 from tapehead.figures.memory import ACROSS, BETWEEN, LEFT
 from tapehead.figures.memory_trace import Numbers, longest_sizes
 from tapehead.figures.view import RunView
@@ -23,6 +23,8 @@ from tapehead.tasks import Task
 MOST_HEADS = 4
 MODE_COLOURS = (style.BLUE, style.UNSCORED, style.ORANGE)
 LEAST_LINK = 0.1
+LABELS = 6
+"""Most slots whose numbers stand beside a panel."""
 FEW = 8
 """Slots that are shown of a machine whose heads have been nowhere in particular."""
 
@@ -69,15 +71,17 @@ def _gate_rows(trace: LinkTrace, heads: int) -> dict[str, Numbers]:
 
 def _caption(trace: LinkTrace, slots: list[int]) -> str:
     words = ["Dashed: the answer begins."] if trace.answer else []
-    words.append(f"Shown: {len(slots)} of {len(trace.usage)} slots (a weighting over {USED:g}), by their first write.")
+    only_read = len(slots) - count_written(trace)
+    order = "by their first write" + (f", the last {only_read} only read" if 0 < only_read < len(slots) else "")
+    words.append(f"Shown: {len(slots)} of {len(trace.usage)} slots (a weighting over {USED:g}), {order}.")
     if len(trace.modes) > MOST_HEADS:
         words.append(f"The first {MOST_HEADS} of {len(trace.modes)} read heads.")
     return " ".join(words)
 
 
-def _label_slots(axes: Axes, slots: list[int], most: int) -> None:
-    """The number of every slot, or of every second, and so on, at most so many."""
-    step = -(-len(slots) // most)
+def _label_slots(axes: Axes, slots: list[int]) -> None:
+    """The number of every slot, or of every second, and so on; the same ones in every panel."""
+    step = -(-len(slots) // LABELS)
     axes.set_yticks(range(0, len(slots), step), [str(slot) for slot in slots[::step]])
 
 
@@ -95,7 +99,7 @@ def _draw_writing(
         image.axes.set_title(title)
         image.axes.set_ylabel("Slot")
         image.axes.yaxis.set_label_coords(-0.42 / ACROSS, 0.5)
-        _label_slots(image.axes, slots, 6)
+        _label_slots(image.axes, slots)
     image.axes.tick_params(labelbottom=True)
     image.axes.set_xlabel("Time (steps)")
     y, _ = first
@@ -118,7 +122,7 @@ def _draw_reading(figure: Figure, trace: LinkTrace, heads: int, slots: list[int]
         _time(modes, trace.answer, labels=False)
         rest = (height - CLOSE) * (1 - MODES_PART)
         image = _panel(figure, 1, y + height - rest, rest, trace.reading[head, slots], trace.answer)
-        _label_slots(image.axes, slots, max(2, int(rest * 5)))
+        _label_slots(image.axes, slots)
         image.axes.tick_params(labelbottom=last)
         if last:
             image.axes.set_xlabel("Time (steps)")
@@ -163,7 +167,11 @@ def _draw_arcs(figure: Figure, trace: LinkTrace, slots: list[int], top: float) -
     axes.set(xlim=(-0.6, len(slots) - 0.4), ylim=(-max(below, default=0) - 0.35, max(above, default=0) + 0.35))
     title = f"Links after step {trace.linked}, from a slot to the one written next ({LEAST_LINK:g} and stronger)"
     axes.set_title(title if links else f"Links after step {trace.linked}: none is as strong as {LEAST_LINK:g}")
-    axes.set(yticks=[], xlabel="Slot, in the order of first writes (dots: usage; arcs below the line lead back)")
+    order, written = "in the order of first writes", count_written(trace)
+    if 0 < written < len(slots):
+        axes.axvline(written - 0.5, color=style.FAINT, linewidth=0.8, linestyle=":")
+        order += ", then those only read"
+    axes.set(yticks=[], xlabel=f"Slot, {order} (dots: usage; arcs below the line lead back)")
     axes.spines["left"].set_visible(False)
     step = -(-len(slots) // 32)
     axes.set_xticks(range(0, len(slots), step), [str(slot) for slot in slots[::step]])

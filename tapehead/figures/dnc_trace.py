@@ -84,6 +84,11 @@ def slots_in_use(trace: LinkTrace) -> list[int]:
     return [int(slot) for slot in np.argsort(first, kind="stable") if peak[slot] > USED]
 
 
+def count_written(trace: LinkTrace) -> int:
+    """How many of the slots in use were written; they come first."""
+    return int((trace.writing > USED).any(axis=1).sum())
+
+
 def strongest_links(links: Numbers, slots: list[int], least: float) -> list[tuple[int, int, float]]:
     """Links between the slots shown that are at least so strong, (from, to, strength) by places in `slots`, the weakest
     first."""

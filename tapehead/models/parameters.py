@@ -25,6 +25,7 @@ ELSEWHERE = {
     "M": "here it is memory_width",
     "num_read_heads": "here it is read_heads",
     "num_write_heads": "here it is write_heads",
+    "write_heads": "there is one write head",
     "controller_type": "here it is controller",
     "bidirectional": "a machine runs forwards only",
     "dropout": "a machine has none; put torch.nn.Dropout around it",
@@ -191,7 +192,8 @@ class Parameters(nn.Module):
     def extra_repr(self) -> str:
         config, heads = self.config, self.config.spec.interface
         shown = {name: getattr(config, name) for name in SHOWN}
-        shown |= {"read_heads": heads.read_heads, "write_heads": heads.write_heads}
+        own = [name for name in ("read_heads", "write_heads") if hasattr(config, name)]
+        shown |= {name: getattr(heads, name) for name in own}
         for field in dataclasses.fields(config):
             if field.name not in (*shown, "num_heads") and getattr(config, field.name) != field.default:
                 shown[field.name] = getattr(config, field.name)

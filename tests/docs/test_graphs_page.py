@@ -76,8 +76,8 @@ def test_tables_of_records(records):
     ]
     beside = page.DNC_TABLES["beside-ntm"](records).splitlines()[2:]
     assert [row.strip("| ").split(" | ")[1:] for row in beside] == [
-        ["DNC", "2 of 2", "1,000", "2 of 2 under 1 bit at Length 120"],
-        ["NTM", "2 of 2", "1,000", "1 of 2 under 1 bit at Length 120"],
+        ["DNC", "1 x 40,000", "2 of 2", "1,000", "2 of 2 under 1 bit at Length 120"],
+        ["NTM", "1 x 40,000", "2 of 2", "1,000", "1 of 2 under 1 bit at Length 120"],
     ]
 
 
@@ -89,8 +89,9 @@ def test_without_records_the_tables_say_so():
 
 def test_the_picture_shows_every_system_and_baseline(records):
     (axes,) = page.draw_nodes(records).axes
-    assert axes.get_legend_handles_labels()[1] == ["DNC (3)", "DNC without links (3)", "LSTM (3)"]
-    assert [text.get_text() for text in axes.texts] == list(page.baselines(6, 4))
+    rules = [f"by rule: {name}" for name in page.baselines(6, 4)]
+    assert axes.get_legend_handles_labels()[1] == [*rules, "DNC (3)", "DNC without links (3)", "LSTM (3)"]
+    assert len({str(line._dash_pattern) for line in axes.lines[:3]}) == 3
     assert "graphs/nodes.svg" in page.TABLES["nodes"](records)
 
 

@@ -29,8 +29,9 @@ class DNC(DNCMachine, SequenceModel):
 
     x is [T, B, input_size] (`batch_first=True`: [B, T, ...]; one sequence: [T, input_size]); y are logits. `state` is
     a `DNCState`, or any tuple or list of its nine tensors. `return_trace=True` adds a `DNCTrace` of all that the heads
-    did, which the reference computes. `backend` is "auto", "reference", "cpu" or "gpu"; `backend_in_use()` says what
-    "auto" takes. The options of the machine are the fields of `DNCConfig`:
+    did; the reference then computes everything, so that y, state and trace are of one run. `backend` is "auto",
+    "reference", "cpu" or "gpu"; `backend_in_use()` says what "auto" takes. The options of the machine are the fields of
+    `DNCConfig`:
 
     >>> dnc = DNC(9, 8, read_heads=2, memory_slots=64)
     >>> y, state = dnc(torch.zeros(5, 3, 9))
@@ -167,13 +168,13 @@ class DNC(DNCMachine, SequenceModel):
         one = None if state is None else DNCState(*(part.unsqueeze(0) for part in state))
         fused = self._backend_of_call(tape, flat, x, lengths, *(one or ())) != "reference"
         trace: DNCTrace | None = None
-        if fused:
+        # With a trace the reference runs it all: where rounding decides between equally used slots, the kernel's
+        # answers and state would belong to another history than the trace.
+        if fused and not return_trace:
             y, final = self._fused_scan(flat, x, lengths, used, tape, one)
-        if return_trace or not fused:
+        else:
             start = one or DNCState(*(part.unsqueeze(0) for part in self.initial_state(batch)))
-            with torch.set_grad_enabled(torch.is_grad_enabled() and not fused):
-                again, after, trace = reference.scan(self._spec, flat, x, lengths, used, start, return_trace)
-            y, final = (y, final) if fused else (again, after)
+            y, final, trace = reference.scan(self._spec, flat, x, lengths, used, start, return_trace)
         did: DNCTrace | None = tree_map(lambda part: part.squeeze(0), trace) if return_trace else None
         return y.squeeze(0), DNCState(*(part.squeeze(0) for part in final)), did
 
@@ -187,8 +188,8 @@ class DNC(DNCMachine, SequenceModel):
     # --- populations: on the reference one seed after the other on a CPU, groups of them on a GPU ---------------------
 
     def population(self, flat: Tensor, inputs: Tensor, lengths: Tensor, slots: Tensor | None = None) -> Tensor:
+        self._check_population(flat, inputs, lengths, slots)
         if self._backend_of_call(self.config.memory_slots, flat, inputs, lengths) != "reference":
-            self._check_population(flat, inputs, lengths, slots)
             return self._fused_scan(flat, inputs, lengths, slots, self.config.memory_slots, None)[0]
         if not _side_by_side(flat):
             return super().population(flat, inputs, lengths, slots)
