@@ -17,7 +17,14 @@ from tapehead.experiment.parts import BLOCK
 from tapehead.models.transformer.model import Transformer
 from tapehead.sublayers.decoding import decode, draft_and_verify
 from tapehead.sublayers.enumeration import enumerate_sets
-from tapehead.sublayers.mapping import PROMPT_TOKENS, SubLayerMap, is_language_model, make_window, map_sublayers
+from tapehead.sublayers.mapping import (
+    PROMPT_TOKENS,
+    SubLayerMap,
+    is_language_model,
+    make_space,
+    make_window,
+    map_sublayers,
+)
 from tapehead.sublayers.objectives import prompts_of
 from tapehead.sublayers.search import middle_layers
 from tapehead.sublayers.worth import expect_transformer, worth_over_training
@@ -43,6 +50,7 @@ def run(options: "arguments.SubLayers") -> int:
     task = experiment.task
     if options.prompts and not is_language_model(model, task):
         raise ValueError(f"--prompts is {options.prompts}, but a model of {task.name} does not generate tokens.")
+    make_space(model, task, options.search, options.judge, options.share)
     out = options.out or (Path(options.model) if Path(options.model).is_dir() else Path()) / "sublayers"
     make_folder(out)
     found = map_sublayers(

@@ -56,9 +56,11 @@ def check_token_model(model: Transformer) -> None:
         )
 
 
-def _check_temperature(temperature: float) -> None:
+def _check_sampling(seed: int | None, temperature: float) -> None:
     if checks.real("temperature", temperature) <= 0:
         raise ValueError(f"temperature is {temperature}, but it must be above 0: for greedy decoding give no seed.")
+    if seed is None and temperature != 1:
+        raise ValueError(f"temperature is {temperature}, but without a seed decoding is greedy: give a seed to sample.")
 
 
 def token_inputs(model: Transformer, tokens: Sequence[int]) -> Tensor:
@@ -70,10 +72,8 @@ def token_inputs(model: Transformer, tokens: Sequence[int]) -> Tensor:
 
 def _begin(model: Transformer, prompt: Sequence[int]) -> tuple[TransformerState, Tensor]:
     """The cache after all inputs of a prompt but the last, and that one, [1, 1, I]."""
-    if any(not 0 <= token < model.output_size for token in prompt):
-        raise ValueError(
-            f"the prompt has tokens from {min(prompt)} to {max(prompt)}: give 0 to {model.output_size - 1}."
-        )
+    for token in prompt:
+        checks.whole("a token of the prompt", token, 0, model.output_size - 1)
     start = model.output.weight.new_zeros(1, 1, model.input_size)
     inputs = torch.cat([start, token_inputs(model, prompt)])
     state = model.initial_state(1) if len(inputs) == 1 else model(inputs[:-1])[1]
@@ -110,7 +110,8 @@ def decode(
 ) -> Decoded:
     """Plain decoding: a pass of the model for every token. Greedy without a seed."""
     check_token_model(model)
-    _check_temperature(temperature)
+    _check_sampling(seed, temperature)
+    tokens, model = checks.whole("tokens", tokens, 0), model.steps_first()
     state, pending = _begin(model, prompt)
     started, made = time.perf_counter(), list[int]()
     for step in range(tokens):
@@ -139,9 +140,13 @@ def draft_and_verify(
     ends with a token to which it gives a lower probability.
     """
     check_token_model(model)
-    _check_temperature(temperature)
-    if draft < 1:
-        raise ValueError(f"draft is {draft}, but a round needs at least 1 token.")
+    _check_sampling(seed, temperature)
+    tokens, draft = checks.whole("tokens", tokens, 0), checks.whole("draft", draft, 1)
+    if not isinstance(skip, SkipSet):
+        raise TypeError(f"skip is of type {type(skip).__name__}, but it must be a SkipSet.")
+    if not 0 <= checks.real("stop_below", stop_below) <= 1:
+        raise ValueError(f"stop_below is {stop_below}, but it is a probability: give 0 to 1.")
+    model = model.steps_first()
     sketch = model.skipping(model.skip | skip)
     state, pending = _begin(model, prompt)
     started, made = time.perf_counter(), list[int]()

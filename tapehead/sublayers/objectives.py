@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
 from tapehead.losses import Loss
+from tapehead.models.transformer.attention import TransformerState
 from tapehead.models.transformer.model import Transformer
 from tapehead.models.transformer.skips import SkipSet
 from tapehead.streams import stream
@@ -19,13 +20,18 @@ from tapehead.tasks import Task
 
 
 class Window(NamedTuple):
-    """Sequences with the answers that the whole model gives; a draft should give the same."""
+    """Sequences with the answers that the whole model gives; a draft should give the same.
+
+    In a language model each is a round of drafting: a few of the tokens that the whole model wrote, which go on from
+    the whole model's keys and values, as a draft does whose earlier tokens in the round were accepted.
+    """
 
     inputs: Tensor  # [T, B, I]
     lengths: Tensor  # [B]
     scored: Tensor  # ones where an answer counts, [T, B]
     answers: Tensor  # [T, B, O], in the form of targets
     loss: Loss
+    state: TransformerState | None = None  # of the whole model, before the sequences
 
 
 def _answers(loss: Loss, logits: Tensor) -> Tensor:
@@ -43,24 +49,47 @@ def task_window(model: Transformer, task: Task, sequences: int) -> Window:
     weight = model.output.weight
     batch = task.sample(stream(0, "sublayers", 0, device=weight.device), batch_size=sequences)
     inputs = batch.inputs.to(weight.dtype)
-    logits, _ = model(inputs, lengths=batch.lengths)
+    logits, _ = model.steps_first()(inputs, lengths=batch.lengths)
     return Window(inputs, batch.lengths, batch.mask.to(weight.dtype), _answers(task.loss, logits), task.loss)
 
 
 @torch.no_grad()
-def generated_window(model: Transformer, task: Task, prompts: Sequence[Sequence[int]], tokens: int) -> Window:
-    """What the whole model writes after prompts of one length, greedily; the tokens that it wrote count."""
+def generated_window(
+    model: Transformer, task: Task, prompts: Sequence[Sequence[int]], tokens: int, draft: int = DRAFT
+) -> Window:
+    """What the whole model writes after prompts of one length, greedily, in rounds of `draft` tokens; the last round
+    may be shorter."""
     check_token_model(model)
     written = [[*prompt, *decode(model, prompt, tokens).tokens] for prompt in prompts]
     known = len(written[0]) - tokens
     start = model.output.weight.new_zeros(1, len(written), model.input_size)
     inputs = torch.cat([start, torch.cat([token_inputs(model, row[:-1]) for row in written], dim=1)])
-    scored = inputs.new_zeros(inputs.shape[:2])
-    scored[known:] = 1.0
-    targets = torch.tensor(written, device=inputs.device).T
-    answers = one_hot(targets, model.output_size).to(inputs.dtype)
-    lengths = torch.full((len(written),), len(inputs), device=inputs.device)
-    return Window(inputs, lengths, scored, answers, task.loss)
+    answers = one_hot(torch.tensor(written, device=inputs.device).T, model.output_size).to(inputs.dtype)
+    _, whole = model.steps_first()(inputs)
+    rounds = [slice(first, min(first + draft, len(inputs))) for first in range(known, len(inputs), draft)]
+    begun = torch.tensor([one.start for one in rounds], device=inputs.device).repeat_interleave(len(written))
+    there = torch.arange(rounds[-1].start, device=inputs.device) < begun.unsqueeze(-1)  # [B, N]
+    keys, values = (
+        part[..., : there.shape[1], :].repeat(len(rounds), 1, 1, 1, 1).masked_fill(~there[:, None, None, :, None], 0.0)
+        for part in (whole.keys, whole.values)
+    )
+    lengths = torch.tensor([one.stop - one.start for one in rounds], device=inputs.device)
+    lengths = lengths.repeat_interleave(len(written))
+    scored = (torch.arange(draft, device=inputs.device).unsqueeze(-1) < lengths).to(inputs.dtype)
+    return Window(
+        _side_by_side(inputs, rounds, draft),
+        lengths,
+        scored,
+        _side_by_side(answers, rounds, draft),
+        task.loss,
+        TransformerState(keys, values, begun),
+    )
+
+
+def _side_by_side(sequence: Tensor, rounds: list[slice], steps: int) -> Tensor:
+    """Pieces of [T, P, X] as rows of one batch, [steps, R P, X], with zeros behind a shorter one."""
+    pieces = [sequence[one] for one in rounds]
+    return torch.cat([pad(piece, (0, 0, 0, 0, 0, steps - len(piece))) for piece in pieces], dim=1)
 
 
 def prompts_of(task: Task, count: int, length: int) -> list[list[int]]:
@@ -73,7 +102,8 @@ def prompts_of(task: Task, count: int, length: int) -> list[list[int]]:
 @torch.no_grad()
 def agreement(model: Transformer, skip: SkipSet, window: Window) -> float:
     """Share of the answers of a window that the model without some sub-layers gives too, in one parallel pass."""
-    logits, _ = model.skipping(skip)(window.inputs, lengths=window.lengths)
+    sketch = model.steps_first().skipping(model.skip | skip)
+    logits, _ = sketch(window.inputs, window.state, lengths=window.lengths)
     wrong = int(window.loss.wrong(logits, window.answers, window.scored).sum())
     return 1 - wrong / window.loss.answers(window.answers, window.scored)
 

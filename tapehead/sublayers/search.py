@@ -57,6 +57,13 @@ class Space:
         """How many sets there are."""
         return 2 ** len(self.free) if self.count is None else math.comb(len(self.free), self.count)
 
+    def check_few(self) -> None:
+        """Refuse what is too many to try one by one."""
+        if self.size > FEW_SETS:
+            raise ValueError(
+                f"there are {self.size} sets, but at most {FEW_SETS} are tried one by one: search instead."
+            )
+
     def skip(self, bits: Bits) -> SkipSet:
         return SkipSet.of_numbers(number for number, bit in zip(self.free, bits, strict=True) if bit)
 
@@ -203,8 +210,7 @@ def swift_search(
 
 def all_sets(space: Space, objective: Objective, evaluations: int | None = None, seed: int = 0) -> Search:
     """Every set of the space."""
-    if space.size > FEW_SETS:
-        raise ValueError(f"there are {space.size} sets, but at most {FEW_SETS} are tried one by one: search instead.")
+    space.check_few()
     tried = _Tried(space, objective, seed)
     for bits in space.everything():
         tried.take(bits)

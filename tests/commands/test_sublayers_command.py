@@ -77,6 +77,8 @@ def test_a_language_model_also_decodes(tmp_path, capsys):
         (("RUN", "--sequences", 0), "--sequences is 0"),
         (("RUN", "--share", 0), "share is 0.0, but it must be above 0"),
         (("RUN", "--seed", 7), "seed 7 is not in"),
+        (("RUN", "--judge", "speedup"), "the judge is 'speedup', but 'worth' tries no sets"),
+        (("RUN", "--search", "swift", "--judge", "tokens"), "a model of copy does not generate tokens"),
     ],
 )
 def test_mistakes_are_one_sentence(run, words, why, capsys, tmp_path, monkeypatch):
@@ -85,6 +87,7 @@ def test_mistakes_are_one_sentence(run, words, why, capsys, tmp_path, monkeypatc
     said = capsys.readouterr().err
     assert why in said
     assert len(said.strip().splitlines()) == 1
+    assert not (tmp_path / "sublayers").exists()
 
 
 def test_moments_double():

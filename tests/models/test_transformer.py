@@ -139,14 +139,15 @@ def test_split_and_stepwise_equal_the_whole(positions):
         assert_close(tuple(state), tuple(end))
 
 
+@pytest.mark.parametrize("padding", [1e3, math.nan, -math.inf])
 @every_position
-def test_rows_of_different_lengths_go_on_each_from_its_own_step(positions):
+def test_rows_of_different_lengths_go_on_each_from_its_own_step(positions, padding):
     """And what lies in the padding does not matter."""
     model, first, second = build(positions), inputs(5, 3), inputs(4, 3, seed=2)
     lengths, more = torch.tensor([5, 2, 3]), torch.tensor([1, 4, 2])
     for x, counts in ((first, lengths), (second, more)):
         for b, count in enumerate(counts.tolist()):
-            x[count:, b] = 1e3
+            x[count:, b] = padding
     y, state = model(first, lengths=lengths)
     assert state.keys.shape == (3, 3, 2, 5, 4)
     y2, state2 = model(second, state, more)
@@ -162,6 +163,25 @@ def test_rows_of_different_lengths_go_on_each_from_its_own_step(positions):
         assert_close(state2.keys[b, :, :, : n + m], end.keys)
         assert_close(state2.values[b, :, :, : n + m], end.values)
         assert not state2.keys[b, :, :, n + m :].any()
+
+
+@pytest.mark.parametrize("steps", [[9, 4], [-3, 4]])
+def test_steps_that_a_cache_does_not_have(steps):
+    model = build()
+    _, state = model(inputs(4, 2))
+    with pytest.raises(ValueError, match=r"state.steps has -?\d to \d, but the cache has 4 columns: give 0 to 4"):
+        model(inputs(2, 2), state._replace(steps=torch.tensor(steps)))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@every_position
+def test_forward_derivatives(positions):
+    model, x, v = build(positions), inputs(5, 2), inputs(5, 2, seed=4)
+    y, along = torch.func.jvp(lambda x: model(x)[0], (x,), (v,))
+    step = 1e-6
+    expected = (model(x + step * v)[0] - model(x - step * v)[0]) / (2 * step)
+    assert_close(y, model(x)[0])
+    torch.testing.assert_close(along, expected, rtol=1e-6, atol=1e-8)
 
 
 def test_state_is_a_value():
@@ -343,10 +363,24 @@ def test_dropout_is_addressed():
         model.train()(x)
 
 
+def test_dropout_of_a_sequence_in_pieces_is_that_of_the_whole():
+    model, x = build(dropout=0.4), inputs(9, 3)
+    drops = model.dropping(tapehead.stream(3, "d", 7))
+    whole, _ = drops(x)
+    y, state = drops(x[:4])
+    assert_close(torch.cat([y, drops(x[4:], state)[0]]), whole)
+    lengths = torch.tensor([4, 1, 3])
+    y, state = drops(x[:4], lengths=lengths)
+    rest = torch.stack([x[n : n + 5, b] for b, n in enumerate(lengths.tolist())], dim=1)
+    later, _ = drops(rest, state)
+    for b, n in enumerate(lengths.tolist()):
+        assert_close(torch.cat([y[:n, b], later[:, b]]), whole[: n + 5, b])
+
+
 def test_dropout_drops_its_share_and_keeps_the_mean():
     model = build(dropout=0.25)
     ones = torch.ones(40, 50, 8, dtype=F64)
-    dropped = model._dropped(ones, tapehead.stream(0, "d", 0))
+    dropped = model._dropped(ones, tapehead.stream(0, "d", 0), model.initial_state(40), True)
     assert set(dropped.unique().tolist()) == {0.0, 1 / 0.75}
     share = float((dropped == 0).double().mean())
     assert abs(share - 0.25) < 5 * math.sqrt(0.25 * 0.75 / ones.numel())

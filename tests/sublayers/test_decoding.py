@@ -174,7 +174,25 @@ def test_what_cannot_decode():
         decode(PaperLSTM(3, 3, 4), [], 1)
     with pytest.raises(ValueError, match="an input for every token"):
         decode(Transformer(2, 3, 8, 1), [], 1)
-    with pytest.raises(ValueError, match="tokens from 1 to 5: give 0 to 4"):
+    with pytest.raises(ValueError, match="a token of the prompt is 5, but it must be at most 4"):
         decode(build(), [1, 5], 1)
-    with pytest.raises(ValueError, match="draft is 0"):
-        draft_and_verify(build(), SkipSet(), [], 1, draft=0)
+    with pytest.raises(ValueError, match=r"a token of the prompt is 1\.9, but it must be a whole number"):
+        decode(build(), [1.9], 1)
+    with pytest.raises(ValueError, match="tokens is -3"):
+        decode(build(), [], -3)
+    for name, wrong in (("draft", 0), ("draft", 2.5), ("tokens", 2.5), ("stop_below", math.nan), ("stop_below", "a")):
+        with pytest.raises(ValueError, match=f"{name} is"):
+            draft_and_verify(build(), SkipSet(), [], **{"tokens": 1, name: wrong})
+    with pytest.raises(TypeError, match="skip is of type dict, but it must be a SkipSet"):
+        draft_and_verify(build(), {"mlp": [1]}, [], 1)
+    with pytest.raises(ValueError, match=r"temperature is 0.5, but without a seed decoding is greedy"):
+        decode(build(), [], 1, temperature=0.5)
+
+
+def test_a_model_whose_batch_comes_first_decodes_too():
+    model, skip = build(), SkipSet(attention=(1,))
+    twin = Transformer(5, 5, 8, 3, num_heads=2, batch_first=True, dtype=F64)
+    twin.load_state_dict(model.state_dict())
+    twin.eval()
+    assert decode(twin, [1, 4], 6).tokens == decode(model, [1, 4], 6).tokens
+    assert draft_and_verify(twin, skip, [1, 4], 6).tokens == draft_and_verify(model, skip, [1, 4], 6).tokens

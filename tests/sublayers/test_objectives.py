@@ -1,5 +1,7 @@
 """Agreement on a window, and speeds."""
 
+import copy
+
 import pytest
 import torch
 
@@ -8,7 +10,7 @@ from tapehead.models.transformer.model import Transformer
 from tapehead.models.transformer.skips import SkipSet
 from tapehead.streams import stream
 from tapehead.sublayers import objectives
-from tapehead.sublayers.decoding import decode
+from tapehead.sublayers.decoding import decode, token_inputs
 from tapehead.sublayers.objectives import agreement, expected_speedup, generated_window, prompts_of, task_window
 from tapehead.tasks import make_task
 
@@ -52,16 +54,43 @@ def test_a_generated_window_holds_what_the_model_writes():
     task = make_task("text", length=12)
     model = build(task)
     prompts = prompts_of(task, 3, 5)
-    window = generated_window(model, task, prompts, 6)
-    assert window.inputs.shape == (11, 3, 256)
-    assert window.scored.sum(0).tolist() == [6, 6, 6]
+    window = generated_window(model, task, prompts, 6)  # a round of four tokens and one of two
+    assert window.inputs.shape == (4, 6, 256)
+    assert window.scored.sum(0).tolist() == [4, 4, 4, 2, 2, 2]
+    assert window.state.steps.tolist() == [5, 5, 5, 9, 9, 9]
     for b, prompt in enumerate(prompts):
         written = decode(model, prompt, 6).tokens
-        assert window.answers[5:, b].argmax(-1).tolist() == written
-        assert window.inputs[1:, b].argmax(-1).tolist() == [*prompt, *written[:-1]]
-    assert not window.inputs[0].any()
+        answers = [*window.answers[:, b], *window.answers[:2, b + 3]]
+        assert [int(one.argmax()) for one in answers] == written
+        inputs = [*window.inputs[:, b], *window.inputs[:2, b + 3]]
+        assert [int(one.argmax()) for one in inputs] == [prompt[-1], *written[:-1]]
+    assert not window.inputs[2:, 3:].any()
     assert agreement(model, SkipSet(), window) == 1
     assert agreement(model, SkipSet(mlp=(0, 1, 2), attention=(0, 1, 2)), window) < 1
+
+
+def test_agreement_is_that_of_drafts_on_the_whole_models_keys_and_values():
+    """Step by step: a round begins with the whole model's state, and the draft reads its own tokens after it."""
+    task = make_task("text", length=12)
+    model = build(task)
+    prompts = prompts_of(task, 5, 4)
+    sketch, same, alone = model.skipping(SOME), 0, 0
+    for prompt in prompts:
+        text = [*prompt, *decode(model, prompt, 10).tokens]
+        x = torch.cat([torch.zeros(1, 1, 256, dtype=torch.float64), token_inputs(model, text[:-1])])
+        alone += int((sketch(x)[0][4:, 0].argmax(-1) == torch.tensor(text[4:])).sum())
+        for first in range(4, 14, 3):
+            state = model(x[:first])[1]
+            for t in range(first, min(first + 3, 14)):
+                y, state = sketch(x[t : t + 1], state)
+                same += int(y[0, 0].argmax()) == text[t]
+    found = agreement(model, SOME, generated_window(model, task, prompts, 10, draft=3))
+    assert found == pytest.approx(same / 50, abs=1e-12)
+    assert same != alone  # or the test proves little
+    turned = copy.copy(model)
+    turned.batch_first = True
+    assert agreement(turned, SOME, generated_window(turned, task, prompts, 10, draft=3)) == found
+    assert agreement(turned, SOME, task_window(turned, task, 7)) == agreement(model, SOME, task_window(model, task, 7))
 
 
 def test_prompts_are_pieces_of_the_text():

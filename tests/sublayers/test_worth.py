@@ -108,7 +108,8 @@ def test_a_language_model_is_judged_by_what_it_writes():
     task = make_task("text", length=20)
     model = Transformer(256, 256, 8, 3, num_heads=2).eval()
     window = make_window(model, task, 4, 99)
-    assert window.inputs.shape == (20, 8, 256)
+    assert window.inputs.shape == (4, 8, 256)
+    assert window.state.steps.tolist() == [16] * 8
     found = map_sublayers(model, task, search="random", judge="tokens", evaluations=2, sequences=2, tokens=4)
     assert found.value > 0
 

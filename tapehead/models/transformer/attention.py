@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -71,6 +72,16 @@ def is_even(state: TransformerState) -> bool:
     return not is_vmapped(state.steps) and bool((state.steps == state.keys.shape[3]).all())
 
 
+def check_steps(state: TransformerState) -> None:
+    """Refuse numbers of steps that the cache cannot have. On a GPU this waits for the device."""
+    columns = state.keys.shape[3]
+    if not is_vmapped(state.steps) and bool(((state.steps < 0) | (state.steps > columns)).any()):
+        raise ValueError(
+            f"state.steps has {int(state.steps.min())} to {int(state.steps.max())}, but the cache has {columns} "
+            f"columns: give 0 to {columns}."
+        )
+
+
 def _angles(positions: Tensor, size: int) -> Tensor:
     """Angles of rotary positions in float64: position x base^(-2j / D).   [...] -> [..., D / 2]"""
     exponents = torch.arange(0, size, 2, device=positions.device, dtype=torch.float64) / size
@@ -95,15 +106,20 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, scene: Scene) -> Tenso
     """[B, H, T, D] from keys and values [B, H, N + T, D].
 
     On a GPU gradients go through torch's plain implementation: the fused ones add up in an order that may differ from
-    run to run, and a resumed run must give the same bits. So does `torch.func.vmap`, for which the fused ones have no
-    rule.
+    run to run, and a resumed run must give the same bits. So do `torch.func.vmap` and forward derivatives, for which
+    the fused ones have no rule.
     """
-    plain = is_vmapped(queries) or (queries.is_cuda and torch.is_grad_enabled())
+    plain = is_vmapped(queries) or (queries.is_cuda and torch.is_grad_enabled()) or is_dual(queries)
     with sdpa_kernel(SDPBackend.MATH) if plain else contextlib.nullcontext():
         found: Tensor = F.scaled_dot_product_attention(
             queries, keys, values, attn_mask=scene.mask, is_causal=scene.causal
         )
     return found
+
+
+def is_dual(tensor: Tensor) -> bool:
+    """Whether a tensor carries a forward derivative."""
+    return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def weightings(queries: Tensor, keys: Tensor, scene: Scene) -> Tensor:

@@ -13,6 +13,7 @@ Legend: S seeds, T time, B batch, I inputs, O outputs, L layers, W hidden size, 
 """
 
 import copy
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -30,6 +31,7 @@ from tapehead.models.transformer.attention import (
     Scene,
     TransformerState,
     attend,
+    check_steps,
     extend,
     is_even,
     make_scene,
@@ -162,17 +164,24 @@ class Transformer(SequenceModel):
     # --- the same parameters, used otherwise -------------------------------------------------------------------------
 
     def skipping(self, skip: SkipSet) -> Self:
-        """The same model without some of its sub-layers; its parameters are this model's own, not copies."""
+        """The same model without some of its sub-layers; its parameters are this model's own, not copies. It is in
+        training or evaluation mode as this model is now, and stays so."""
         skip.check_layers(self.num_layers)
         twin = copy.copy(self)
         twin.skip = skip
         return twin
 
     def dropping(self, draws: Stream) -> Self:
-        """The same model, whose calls in training mode drop what the stream says; its parameters are this model's
-        own."""
+        """The same model, whose calls in training mode drop what the stream says; its parameters are this model's own.
+        It is in training or evaluation mode as this model is now, and stays so."""
         twin = copy.copy(self)
         twin._draws = draws
+        return twin
+
+    def steps_first(self) -> Self:
+        """The same model for inputs [T, B, I]; its parameters are this model's own."""
+        twin = copy.copy(self)
+        twin.batch_first = False
         return twin
 
     # --- populations: one seed after the other on a CPU, groups of them on a GPU -------------------------------------
@@ -262,9 +271,14 @@ class Transformer(SequenceModel):
         past = self.initial_state(x.shape[1]) if state is None else state
         self._check_state(past, x.shape[1])
         even = state is None or is_even(past)
+        if not even:
+            check_steps(past)
+        if lengths is not None:  # what is not a number there would reach all steps, as 0 x NaN in a product
+            inside = torch.arange(x.shape[0], device=x.device).unsqueeze(-1) < lengths
+            x = torch.where(inside.unsqueeze(-1), x, 0.0)
         scene = make_scene(past, x.shape[0], self.positions, even)  # type: ignore[arg-type]
-        draws = self._dropping_now()
-        h = self._dropped(self.embed(x.to(self.output.weight.dtype).transpose(0, 1)), draws)  # [B, T, W]
+        dropped = functools.partial(self._dropped, draws=self._dropping_now(), past=past, even=even)
+        h = dropped(self.embed(x.to(self.output.weight.dtype).transpose(0, 1)))  # [B, T, W]
         made: list[tuple[Tensor, Tensor]] = []
         looked: list[Tensor] = []
         for i, layer in enumerate(self.layers):
@@ -273,16 +287,15 @@ class Transformer(SequenceModel):
                 made.append((nothing, nothing))
             else:
                 added, new = self._attention(layer, h, past, i, scene, looked if return_trace else None)
-                h = h + self._dropped(added, draws)
+                h = h + dropped(added)
                 made.append(new)
             if i not in self.skip.mlp:
-                h = h + self._dropped(layer.mlp(h), draws)  # type: ignore[operator]
+                h = h + dropped(layer.mlp(h))  # type: ignore[operator]
         logits = self.output(self.norm(h)).transpose(0, 1)  # [T, B, O]
         keys, values = (torch.stack(parts, dim=1) for parts in zip(*made, strict=True))
         final = extend(past, keys, values, lengths, even)
         trace = self._trace(looked, lengths, past.keys.shape[3] + x.shape[0], h) if return_trace else None
         if lengths is not None:
-            inside = torch.arange(x.shape[0], device=x.device).unsqueeze(-1) < lengths
             logits = torch.where(inside.unsqueeze(-1), logits, 0.0)
         return logits, final, trace
 
@@ -331,12 +344,19 @@ class Transformer(SequenceModel):
             )
         return self._draws.rewind()
 
-    def _dropped(self, values: Tensor, draws: Stream | None) -> Tensor:
+    def _dropped(self, values: Tensor, draws: Stream | None, past: TransformerState, even: bool) -> Tensor:
         """Values [B, T, W] of which some are zero and the others larger; what is dropped of a row depends neither on
-        the other rows nor on later steps."""
+        the other rows nor on later steps, and is the same at a step whether or not the sequence came in pieces."""
         if draws is None:
             return values
-        words = draws.words(values.shape[0], values[0].numel()).view(values.shape)
+        rows, steps, width = values.shape
+        cached = past.keys.shape[3]
+        words = draws.words(rows, (cached + steps) * width).view(rows, cached + steps, width)
+        if even:
+            words = words[:, cached:]
+        else:
+            own = past.steps.unsqueeze(-1) + torch.arange(steps, device=words.device)  # [B, T]
+            words = words.gather(1, own.unsqueeze(-1).expand(-1, -1, width))
         kept = (words >= round(self.dropout * 2**32)).to(values.dtype)
         return values * kept / (1 - self.dropout)
 
