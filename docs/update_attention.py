@@ -50,6 +50,8 @@ LENGTHS = (20, 120, 500, 1000)
 """Vectors to copy, in the table of the memory."""
 NOTHING = "Not measured yet.\n"
 BLOCK = re.compile(r"(<!-- made: ([\w-]+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+LEAST_BITS = 1e-4
+"""In the picture: less is shown as this."""
 COLOURS = {"ntm": style.INK, "lstm": style.FAINT, "rotary": style.VERMILION, "alibi": style.BLUE, "none": style.ORANGE}
 
 Record = dict[str, Any]
@@ -254,18 +256,15 @@ def _look(system: str) -> dict[str, Any]:
 def _panel(axes: Axes, task: str, mine: dict[str, Record]) -> None:
     labels = points(next(iter(mine.values())))
     for i, (system, record) in enumerate(mine.items()):
-        found = [quartiles([min(cost, 1e5) for cost in costs(record, label)]) for label in labels]
-        middle = [max(one.median, 1e-4) for one in found]
-        ends = [
-            [m - max(one.low, 1e-4) for m, one in zip(middle, found, strict=True)],
-            [max(one.high, 1e-4) - m for m, one in zip(middle, found, strict=True)],
-        ]
+        found = [quartiles([max(cost, LEAST_BITS) for cost in costs(record, label)]) for label in labels]
+        middle = [one.median for one in found]
+        ends = [[one.median - one.low for one in found], [one.high - one.median for one in found]]
         x = [place + 0.05 * (i - len(mine) / 2) for place in range(len(labels))]
         axes.errorbar(x, middle, ends, marker="o", markersize=3, elinewidth=0.8, label=SYSTEMS[system], **_look(system))
     axes.set(yscale="log", xticks=range(len(labels)), xticklabels=[label.replace(", ", "\n") for label in labels])
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_title(style.task_title(task))
-    axes.set_ylabel("Bits per sequence")
+    axes.set_ylabel(f"Bits per sequence (at least {LEAST_BITS:g})")
 
 
 @style.look()
