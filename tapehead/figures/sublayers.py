@@ -24,8 +24,8 @@ PALE_BLUE, PALE_RED = "#e4edf6", "#fae6e4"
 ADDED = LinearSegmentedColormap.from_list("added", ["#ffffff", "#f0d9a8", "#d98e32", "#7a2f0b"])
 LEFT = 0.65
 FEW_LAYERS = 8
-MOST_ADDED = 30
-"""Per cent: from here on colours do not change."""
+MOST_ADDED = (1, 2, 5, 10, 20, 30)
+"""Per cent: the colours end at the first of these that is enough, or at the last."""
 MOST_CELL = 0.5
 LEGEND = 1.5
 """Inches of an entry."""
@@ -128,7 +128,8 @@ def draw_strip(series: Mapping[int, Worth], count: int, title: str) -> Figure:
     page.text(figure, left, 0.55, f"the {count} that cost least", fontsize=9)
     page.text(figure, right, 0.55, "cost added when skipped alone, % of the whole", fontsize=9)
     free, size = tuple(range(3, 2 * layers - 1)), 7.0 if cell > 0.2 else 0.0
-    scale = Normalize(0, MOST_ADDED)
+    largest = max(100 * added / worth.whole for worth in series.values() for added in worth.by_number.values())
+    scale = Normalize(0, next((most for most in MOST_ADDED if most >= largest), MOST_ADDED[-1]))
     for place, (episodes, worth) in enumerate(series.items()):
         y = 0.75 + place * each
         page.text(figure, 0.12, y + 0.6 * height, f"{episodes:,} sequences", fontsize=8.5)
@@ -140,17 +141,18 @@ def draw_strip(series: Mapping[int, Worth], count: int, title: str) -> Figure:
         page.text(figure, left - 0.06, y + 1.5 * height, "ATT", fontsize=7, ha="right")
         _heat(page.bare_axes(figure, right, y, cell * layers, 2 * height), worth, layers, scale, size)
     _legend(figure, left, figure.get_figheight() - 0.42, 2)
-    _key(figure, right, figure.get_figheight() - 0.32, scale)
+    _key(figure, right, figure.get_figheight() - 0.32, scale, largest)
     return figure
 
 
-def _key(figure: Figure, x: float, y: float, scale: Normalize) -> None:
+def _key(figure: Figure, x: float, y: float, scale: Normalize, largest: float) -> None:
     """What the colours of added costs mean."""
     page.text(figure, x, y, "0 %", fontsize=8)
     place = page.bare_axes(figure, x + 0.3, y - 0.055, 1.4, 0.11)
     bar = figure.colorbar(ScalarMappable(scale, ADDED), cax=place, orientation="horizontal", ticks=[])
     bar.outline.set_linewidth(0.4)
-    page.text(figure, x + 1.77, y, f"{MOST_ADDED} % and more", fontsize=8)
+    most = scale.vmax or 0
+    page.text(figure, x + 1.77, y, f"{most:g} %" + (" and more" if largest > most else ""), fontsize=8)
 
 
 def _heat(axes: Axes, worth: Worth, layers: int, scale: Normalize, size: float) -> None:
@@ -160,7 +162,7 @@ def _heat(axes: Axes, worth: Worth, layers: int, scale: Normalize, size: float) 
         x, y = (number - 1) // 2, 1 - number % 2
         axes.add_patch(Rectangle((x, y), 1, 1, facecolor=ADDED(scale(share)), edgecolor="#dddddd", linewidth=0.6))
         if size:
-            ink = style.PAPER if share > 20 else style.INK
+            ink = style.PAPER if scale(share) > 0.67 else style.INK
             axes.text(x + 0.5, y + 0.5, str(round(share)), ha="center", va="center_baseline", fontsize=size, color=ink)
 
 
