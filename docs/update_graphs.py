@@ -131,7 +131,7 @@ def _size(point: Record) -> tuple[int | None, int | None]:
 
 
 def percent(share_of_one: float) -> str:
-    return f"{100 * share_of_one:.4g} %"
+    return f"{100 * share_of_one:.3g} %"
 
 
 def accuracies(record: Record, label: str) -> list[float]:

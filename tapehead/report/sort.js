@@ -1,6 +1,7 @@
 
 "use strict";
 // A click on a column's name, or Enter or Space on it, sorts the table by that column; another one turns the order round.
+// On a phone, where a row's cells stand below each other, each has the name of its column beside it.
 const key = (row, column) => {
   const cell = row.cells[column];
   const value = cell.dataset.value;
@@ -14,6 +15,9 @@ const compare = (a, b) => {
 };
 for (const table of document.querySelectorAll("table")) {
   const headers = [...table.tHead.rows[0].cells];
+  for (const row of table.tBodies[0].rows) {
+    headers.forEach((header, column) => (row.cells[column].dataset.label = header.textContent));
+  }
   headers.forEach((header, column) => {
     header.querySelector("button").addEventListener("click", () => {
       const turned = header.getAttribute("aria-sort") === "ascending";

@@ -13,6 +13,8 @@ from tapehead.report.page import render, write
 RESULTS = Path(__file__).parents[2] / "results"
 MOST_BYTES = 3_000_000
 PHONE = {"width": 360, "height": 740}
+LABELLED = """[...document.querySelectorAll("table")].every((table) => [...table.tBodies[0].rows].every((row) =>
+    [...row.cells].every((cell, i) => cell.dataset.label === table.tHead.rows[0].cells[i].textContent)))"""
 COLUMN = "t => [...t.tBodies[0].rows].map(row => row.cells[{}].textContent)"
 
 
@@ -68,6 +70,8 @@ def test_a_phone_shows_all_without_scrolling_sideways(chromium, report, scheme):
     with checked_page(chromium, viewport=PHONE, color_scheme=scheme) as page:
         page.goto(report)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.evaluate(LABELLED)
+        assert page.evaluate("getComputedStyle(document.querySelector('#summary ~ * td'), '::before').content") != '""'
         assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('td')).fontSize)") >= 13
         ink, paper = (page.evaluate(f"getComputedStyle(document.body).{part}") for part in ("color", "backgroundColor"))
         assert (brightness(ink) < brightness(paper)) == (scheme == "light")
