@@ -27,6 +27,7 @@ from tapehead.kernels import dispatch
 from tapehead.kernels.update.contract import UpdateRule
 from tapehead.models import SequenceModel
 from tapehead.tasks import Task
+from tapehead.threads import one_thread
 
 
 class Fetched:
@@ -142,12 +143,15 @@ class Trainer:
         done = self.seeds.done(first)
         span = range(first, first + min(updates, self.source.unchanged(done), *self.seeds.until_restart(first)))
         seeds = [self.experiment.seeds[i] for i in self.seeds.index.tolist()]
-        data, slots = self.source.data(seeds, done, span)  # [K, S, ...]
-        before = self.population.snapshot()
-        costs, skipped = self._step(self.population, data, slots, self._rates(done, len(span)))
-        excess = self.source.excess(done, data, costs)
-        skipped = skipped | self.population.put_back_broken(before)
-        return _Launched(span, seeds, before.weights, Fetched(excess), Fetched(skipped.sum(dim=0)))
+        with one_thread():  # all but the updates is short
+            data, slots = self.source.data(seeds, done, span)  # [K, S, ...]
+            before = self.population.snapshot()
+            rates = self._rates(done, len(span))
+        costs, skipped = self._step(self.population, data, slots, rates)
+        with one_thread():
+            excess = self.source.excess(done, data, costs)
+            skipped = skipped | self.population.put_back_broken(before)
+            return _Launched(span, seeds, before.weights, Fetched(excess), Fetched(skipped.sum(dim=0)))
 
     def _rates(self, done: list[int], updates: int) -> Tensor:
         """Learning rates [K, S] of the active seeds in the next updates."""
@@ -160,22 +164,24 @@ class Trainer:
         seeds, population = self.seeds, self.population
         self.updates = launched.span.stop
         weights = population.working.weights if ahead is None else ahead.start
-        # [S, K * B], in order of time; contiguous, because sums of other layouts are rounded in another order
-        excess = launched.excess.get().transpose(0, 1).flatten(1).contiguous()
-        skipped = launched.skipped.get()
-        line = self._line(launched.seeds, excess, skipped)
-        self._tell_what_stands_still(line, len(launched.span))
-        seeds.record(excess, skipped, self.updates)
-        judgement = seeds.judge(self.updates)
-        population.keep(judgement.kept, weights)
-        due = seeds.due(self.updates)
+        with one_thread():
+            # [S, K * B], in order of time; contiguous, because sums of other layouts are rounded in another order
+            excess = launched.excess.get().transpose(0, 1).flatten(1).contiguous()
+            skipped = launched.skipped.get()
+            line = self._line(launched.seeds, excess, skipped)
+            self._tell_what_stands_still(line, len(launched.span))
+            seeds.record(excess, skipped, self.updates)
+            judgement = seeds.judge(self.updates)
+            population.keep(judgement.kept, weights)
+            due = seeds.due(self.updates)
         if bool(due.any()):
             line = self._validate(line, due)
-        population.retire(judgement.retired)
-        self.metrics.append(line.to_json())
-        again, over = seeds.ending(self.updates)
-        population.restart(again, self.updates)  # which leaves the places of the active seeds as they are
-        population.retire(over)
+        with one_thread():
+            population.retire(judgement.retired)
+            self.metrics.append(line.to_json())
+            again, over = seeds.ending(self.updates)
+            population.restart(again, self.updates)  # which leaves the places of the active seeds as they are
+            population.retire(over)
 
     def _line(self, seeds: list[int], excess: Tensor, skipped: Tensor) -> metrics.Line:
         """What the metrics say of a block."""

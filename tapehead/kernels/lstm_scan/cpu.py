@@ -7,7 +7,6 @@ are packed as in scan.cu: a seed's sequences are sorted, longest first, and a st
 import concurrent.futures
 import functools
 import os
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,10 +15,10 @@ from torch import Tensor
 
 from tapehead.kernels.lstm_scan.contract import LSTMSpec, Run
 from tapehead.losses import BINARY, CATEGORICAL
+from tapehead.threads import one_thread
 
 LOSSES = {"binary": BINARY, "categorical": CATEGORICAL}
 DTYPES = (torch.float32, torch.float64)
-_one_thread = threading.Lock()
 
 
 def refusal(spec: LSTMSpec, dtype: torch.dtype, device: torch.device) -> str | None:
@@ -62,15 +61,10 @@ def loss_and_gradient(
 
 def _each(one: Callable[[int], Any], seeds: int) -> list[Any]:
     """A call for every seed, over the cores; torch computes on one thread meanwhile."""
-    with _one_thread, torch.no_grad():
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            if threads == 1 or seeds == 1:
-                return [one(seed) for seed in range(seeds)]
-            return list(_pool(threads, os.getpid()).map(torch.no_grad()(one), range(seeds)))
-        finally:
-            torch.set_num_threads(threads)
+    with one_thread() as threads, torch.no_grad():
+        if threads == 1 or seeds == 1:
+            return [one(seed) for seed in range(seeds)]
+        return list(_pool(threads, os.getpid()).map(torch.no_grad()(one), range(seeds)))
 
 
 @functools.cache
