@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "tapehead"
 
 # A room may import from rooms of earlier lines and from itself, never from its own line or a later one.
 ORDER = (
-    ("suggest", "files", "signals", "terminal", "notices", "_version"),
+    ("suggest", "files", "signals", "terminal", "notices", "threads", "_version"),
     ("typed", "registry", "environment"),
     ("checks",),
     ("equations", "streams", "losses"),
