@@ -10,8 +10,8 @@ TOP = """# Results
 Every row: machines trained with a recipe that was frozen before, scored on held-out sequences. Seeds from 1000 on are
 held out for this page; recipes are tuned on seeds below, and a row of those says so. `tapehead confirm ROW` makes a
 record and this page; nothing here is typed by hand. Fractions come with Wilson's 95 % interval.
-A name that ends in `-ntm-lstm` or `-ntm-feedforward` is an NTM with that controller, in `-lstm` alone the LSTM of the
-paper, in `-dnc` a Differentiable Neural Computer.
+`ntm-lstm` or `ntm-feedforward` in a name is an NTM with that controller, `lstm` alone an LSTM without a memory, `dnc` a
+Differentiable Neural Computer.
 """
 
 PICTURE = "costs"

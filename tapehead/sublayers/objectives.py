@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
+from tapehead import checks
 from tapehead.losses import Loss
 from tapehead.models.transformer.attention import TransformerState
 from tapehead.models.transformer.model import Transformer
@@ -60,6 +61,7 @@ def generated_window(
     """What the whole model writes after prompts of one length, greedily, in rounds of `draft` tokens; the last round
     may be shorter."""
     check_token_model(model)
+    tokens, draft = checks.whole("tokens", tokens, 1), checks.whole("draft", draft, 1)
     written = [[*prompt, *decode(model, prompt, tokens).tokens] for prompt in prompts]
     known = len(written[0]) - tokens
     start = model.output.weight.new_zeros(1, len(written), model.input_size)
@@ -77,16 +79,16 @@ def generated_window(
     lengths = lengths.repeat_interleave(len(written))
     scored = (torch.arange(draft, device=inputs.device).unsqueeze(-1) < lengths).to(inputs.dtype)
     return Window(
-        _side_by_side(inputs, rounds, draft),
+        _as_rows(inputs, rounds, draft),
         lengths,
         scored,
-        _side_by_side(answers, rounds, draft),
+        _as_rows(answers, rounds, draft),
         task.loss,
         TransformerState(keys, values, begun),
     )
 
 
-def _side_by_side(sequence: Tensor, rounds: list[slice], steps: int) -> Tensor:
+def _as_rows(sequence: Tensor, rounds: list[slice], steps: int) -> Tensor:
     """Pieces of [T, P, X] as rows of one batch, [steps, R P, X], with zeros behind a shorter one."""
     pieces = [sequence[one] for one in rounds]
     return torch.cat([pad(piece, (0, 0, 0, 0, 0, steps - len(piece))) for piece in pieces], dim=1)

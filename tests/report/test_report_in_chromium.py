@@ -71,7 +71,10 @@ def test_a_phone_shows_all_without_scrolling_sideways(chromium, report, scheme):
         page.goto(report)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         assert page.evaluate(LABELLED)
-        assert page.evaluate("getComputedStyle(document.querySelector('#summary ~ * td'), '::before').content") != '""'
+        assert page.evaluate(
+            "[...document.querySelectorAll('td')].every(td =>"
+            " getComputedStyle(td, '::before').content === JSON.stringify(td.dataset.label))"
+        )
         assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('td')).fontSize)") >= 13
         ink, paper = (page.evaluate(f"getComputedStyle(document.body).{part}") for part in ("color", "backgroundColor"))
         assert (brightness(ink) < brightness(paper)) == (scheme == "light")

@@ -67,6 +67,8 @@ def test_a_generated_window_holds_what_the_model_writes():
     assert not window.inputs[2:, 3:].any()
     assert agreement(model, SkipSet(), window) == 1
     assert agreement(model, SkipSet(mlp=(0, 1, 2), attention=(0, 1, 2)), window) < 1
+    with pytest.raises(ValueError, match="tokens is 0, but it must be a whole number of at least 1"):
+        generated_window(model, task, prompts, 0)
 
 
 def test_agreement_is_that_of_drafts_on_the_whole_models_keys_and_values():
