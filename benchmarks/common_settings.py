@@ -31,13 +31,15 @@ from tapehead.experiment.metrics import Line
 from tapehead.experiment.parts import BLOCK
 from tapehead.lab.acceptance import acceptance_of
 from tapehead.lab.blocks import blocks_of, curve_of, mean_bits
-from tapehead.paper.recipes import GENERAL_NTM, row_experiment
+from tapehead.paper.recipes import GENERAL, READ_FIRST, row_experiment
 from tapehead.paper.tables import TABLES
 
 FIRST_SEED = 9100
 LAST = 1000  # sequences by which a machine is judged at the end
 
-FOUR = GENERAL_NTM | {"training.batch_size": 4}
+ONE_EACH = GENERAL | READ_FIRST
+"""The general settings until 2026-11-19: one sequence an update, each element of a gradient clipped at 10."""
+FOUR = ONE_EACH | {"training.batch_size": 4}
 NORM_10 = FOUR | {"clipping.kind": "norm", "clipping.limit": 10.0}
 NORM_1 = FOUR | {"clipping.kind": "norm", "clipping.limit": 1.0, "optimiser.learning_rate": 5e-4}
 WRITE_FIRST = {"model.order": "write_then_read"}
@@ -48,7 +50,8 @@ RANDOM = {"model.initial_memory": "random"}
 GATE = {"model.write_gate": True, "model.write_gate_bias": -3.0}
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "general": GENERAL_NTM,
+    "one-each": ONE_EACH,
+    "four": FOUR,
     "norm-10": NORM_10,
     "norm-10-content": NORM_10 | CONTENT,
     "norm-10-addresses-content": NORM_10 | ADDRESSES | CONTENT,

@@ -43,9 +43,10 @@ def _cost(machine: dict[str, Any], label: str) -> float:
 
 
 def adopt(record: dict[str, Any], run: Path, folder: Path | None = None) -> Card:
-    """Put the median machine of a confirmation into the zoo. run: the folder where it was trained."""
+    """Put the median machine of a confirmation into the zoo. run: the folder where it was trained, which may be that
+    of a part of a joined record."""
     experiment = Experiment.from_plain(record["experiment"])
-    if read_config(run).hash != experiment.hash:
+    if dataclasses.replace(read_config(run), seeds=experiment.seeds).hash != experiment.hash:
         raise ValueError(f"{run} is not the run of this record: give the folder that holds it with --work.")
     machine, words = median_machine(record)
     seed = machine["seed"]

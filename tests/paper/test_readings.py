@@ -62,7 +62,7 @@ def test_a_point_that_was_not_measured_is_not_compared(tmp_path):
 
 def test_the_sequences_of_a_cost_at_a_point_are_said(tmp_path):
     results = results_of(tmp_path, made_up("ngrams-ntm-lstm", Length_200=0.2))
-    assert one(results, "ngrams-ntm-lstm", "Length 200, after 1,000,000").trained == "60,000"
+    assert one(results, "ngrams-ntm-lstm", "Length 200, after 1,000,000").trained == "80,000"
 
 
 def test_the_selection_of_machines_is_said(tmp_path):

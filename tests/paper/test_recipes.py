@@ -279,10 +279,19 @@ def test_a_task_without_a_row_has_general_settings(task, model):
     if model == "ntm":
         assert experiment.model.options["order"] == "read_then_write"
         assert type(experiment.optimiser) is Graves
+        assert (experiment.clipping.kind, experiment.training.batch_size) == ("norm", 4)
     else:
         assert type(experiment.optimiser) is Adam
         assert (experiment.clipping.kind, experiment.training.batch_size) == ("norm", 16)
     assert Experiment.from_plain(experiment.to_plain()) == experiment
+
+
+def test_a_controller_without_a_state_has_addresses():
+    def memory(controller):
+        return general_experiment("reverse", "ntm", {"model.controller": controller}).model.options["initial_memory"]
+
+    assert memory("feedforward") == "addresses"
+    assert memory("lstm") == "constant"
 
 
 def test_a_transformer_has_a_warm_up():

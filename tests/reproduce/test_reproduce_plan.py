@@ -84,7 +84,7 @@ def test_a_record_of_the_same_experiment_is_not_made_again(tmp_path):
 @pytest.mark.parametrize(
     ("row", "sequences"),
     [
-        ("ngrams-ntm-lstm", 60_000),
+        ("ngrams-ntm-lstm", 80_000 + 36_000),  # four, restarted after 24,000
         ("repeat-copy-ntm-lstm", 50_000 + 75_000),  # four attempts
         ("copy-ntm-lstm", 40_000 + 16_000),  # five, restarted after 8,000
         ("repeat-copy-pulses-ntm-lstm", 80_000 + 80_000),  # three attempts
