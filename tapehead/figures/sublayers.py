@@ -4,6 +4,7 @@ A map has a column for each layer and two rows: MLP (even numbers, blue) above, 
 """
 
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 from statistics import median
 
 from matplotlib.axes import Axes
@@ -100,7 +101,8 @@ def _bars(axes: Axes, worth: Worth, layers: int) -> None:
     axes.axhline(0, color=style.FAINT, linewidth=0.6)
     axes.set(xlim=(0, layers), ylabel="bits a sequence", title="Cost added by skipping it alone")
     if max(added.values()) > 30 * abs(median(added.values())):  # a few would hide all others
-        axes.set_yscale("symlog", linthresh=max(1e-3, 0.01 * worth.whole))
+        axes.set_yscale("symlog", linthresh=10 ** floor(log10(max(1e-3, 0.01 * worth.whole))))
+        axes.set_ylim(bottom=min(0.0, 1.2 * min(added.values())))
     every = 1 if layers <= 16 else 5
     axes.set_xticks([i + 0.5 for i in range(0, layers, every)], [str(i) for i in range(0, layers, every)])
     axes.set_xlabel("layer", labelpad=1)
