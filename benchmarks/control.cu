@@ -69,7 +69,32 @@ __device__ __forceinline__ void steps(const Arguments& a) {
   a.values[512 + threadIdx.x] = sum;
 }
 
+// Words that one team writes and another reads: barriers of the whole block alone order them, and between these the teams meet
+// barriers of their own, of which a team that has ended meets none. Its race: that barrier is missing.
+template <bool ORDERED>
+__device__ __forceinline__ void exchanges(const Arguments& a) {
+  const int team = threadIdx.x / TEAM, thread = threadIdx.x % TEAM;
+  float *words = (float*)shared_memory, *own = words + 512 + team * TEAM;
+  float sum = 0;
+  for (int t = 0; t < a.steps; t++) {
+    __syncthreads();  // the words have been read
+    words[(threadIdx.x + TEAM) % 512] = t + thread;
+    if (ORDERED) __syncthreads();
+    sum += words[threadIdx.x];
+    if (t >= a.steps - team) continue;
+    for (int phase = 0; phase < 4; phase++) {
+      own[thread] = t + phase + thread;
+      sync(team);  // written
+      sum += own[(thread + 37) % TEAM];
+      sync(team);  // read
+    }
+  }
+  a.values[512 + threadIdx.x] = sum;
+}
+
 extern "C" __global__ void __launch_bounds__(512) control_barriers(const __grid_constant__ Arguments a) { steps<false, true>(a); }
 extern "C" __global__ void __launch_bounds__(512) control_copies(const __grid_constant__ Arguments a) { steps<true, true>(a); }
 extern "C" __global__ void __launch_bounds__(512) control_early(const __grid_constant__ Arguments a) { reads_under_way(a); }
 extern "C" __global__ void __launch_bounds__(512) control_race(const __grid_constant__ Arguments a) { steps<false, false>(a); }
+extern "C" __global__ void __launch_bounds__(512) control_exchange(const __grid_constant__ Arguments a) { exchanges<true>(a); }
+extern "C" __global__ void __launch_bounds__(512) control_exchange_race(const __grid_constant__ Arguments a) { exchanges<false>(a); }

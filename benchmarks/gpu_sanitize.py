@@ -7,8 +7,9 @@ report. A first pass without a tool compiles the kernels into the cache and coun
 sources that no shape launches is an error. torch's caching allocator is off in all passes, because it hides accesses
 beyond a tensor from memcheck, and passes the content of freed tensors off as written for initcheck.
 
-Before racecheck, small kernels whose races are known run under it: two that have none, with barriers of a part of a
-block as the DNC's kernels have them, and one that has one. Where it is wrong about these, so it may be about ours.
+Before racecheck, small kernels whose races are known run under it: some that have none, with barriers of a part of a
+block as the DNC's kernels have them, and others that have one. Where it is wrong about these, so it may be about ours.
+If it has reports, it runs again with sequences of one length, whose teams all meet as many barriers.
 
 Reports are attributed to shapes by marks in the output; the totals are the tools' own. A report of a kernel of torch
 is counted apart, as `other`; any other is taken for ours. A tool that complains of itself, a pass that ends with an
@@ -117,7 +118,13 @@ SHAPES = {
     ),
 }  # fmt: skip
 
-CONTROLS = {"control_barriers": 0, "control_copies": 0, "control_race": 1}
+CONTROLS = {
+    "control_barriers": 0,
+    "control_copies": 0,
+    "control_exchange": 0,
+    "control_race": 1,
+    "control_exchange_race": 1,
+}
 """Kernels of control.cu: 0 if they have no race, 1 if they have one."""
 
 
@@ -131,7 +138,7 @@ def run_controls(device: torch.device) -> None:
     for name in CONTROLS:
         values = torch.zeros(1024, device=device)
         print(f"@begin {name}", flush=True)
-        kernels.launch(name, (2,), 512, 512 * 4, ControlArguments(values.data_ptr(), 5))
+        kernels.launch(name, (2,), 512, 1024 * 4, ControlArguments(values.data_ptr(), 5))
         torch.cuda.synchronize()
         time.sleep(SETTLE)
         print(f"@end {name} | 0.0 | {'finite' if bool(values.isfinite().all()) else 'NOT FINITE'}", flush=True)
@@ -140,8 +147,8 @@ def run_controls(device: torch.device) -> None:
 class Draws:
     """Random tensors, made on the CPU and copied: initcheck then knows every one of their bytes as written."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.rng, self.device = torch.Generator().manual_seed(5), device
+    def __init__(self, device: torch.device, even: bool = False) -> None:
+        self.rng, self.device, self.even = torch.Generator().manual_seed(5), device, even
 
     def normal(self, *shape: int, scale: float = 1.0) -> Tensor:
         return (scale * torch.randn(shape, generator=self.rng)).to(self.device)
@@ -150,7 +157,10 @@ class Draws:
         return torch.randint(2, shape, generator=self.rng).float().to(self.device)
 
     def counts(self, most: int, *shape: int) -> Tensor:
+        """Lengths and numbers of slots: ragged, or all the same if `even`."""
         counts = torch.randint(1, most + 1, shape, generator=self.rng)
+        if self.even:
+            counts.fill_(most)
         counts.flatten()[0] = most
         return counts.to(self.device)
 
@@ -240,7 +250,7 @@ def launched_names(count: Counter[str]) -> None:
     nvrtc.Kernels.launch = counting  # type: ignore[method-assign]
 
 
-def work(names: Sequence[str], device: torch.device) -> None:
+def work(names: Sequence[str], device: torch.device, even: bool = False) -> None:
     """What runs under a tool: all kernels at these shapes, a mark before and after each."""
     count: Counter[str] = Counter()
     launched_names(count)
@@ -250,7 +260,7 @@ def work(names: Sequence[str], device: torch.device) -> None:
         return
     for name in names:
         print(f"@begin {name}", flush=True)
-        start, draws = time.perf_counter(), Draws(device)
+        start, draws = time.perf_counter(), Draws(device, even)
         shape = SHAPES[name]
         results = [*run_machine(shape, draws), *run_dnc(shape, draws), *run_network(shape, draws)]
         results += run_update(shape, draws)
@@ -340,8 +350,8 @@ def read_output(output: str, names: Sequence[str], code: int) -> Pass:
     return found
 
 
-def one_pass(names: Sequence[str], wrapper: Sequence[str] = ()) -> Pass:
-    command = [*wrapper, sys.executable, str(Path(__file__).resolve()), "--work", *names]
+def one_pass(names: Sequence[str], wrapper: Sequence[str] = (), even: bool = False) -> Pass:
+    command = [*wrapper, sys.executable, str(Path(__file__).resolve()), "--work", *names, *(["--even"] if even else [])]
     settings = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
     root = Path(__file__).resolve().parents[1]
     settings["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -452,6 +462,15 @@ def measure(tools: Sequence[str], names: Sequence[str], out: Path) -> bool:
             log = out.with_name(f"{out.stem}-{tool}.log")
             log.write_text(done.output)
             print(f"the whole output of {tool} is in {log}", flush=True)
+        if tool == "racecheck" and done.reports.total():
+            start = time.perf_counter()
+            again = one_pass(names, [sanitizer, *options], even=True)
+            said = [
+                f"{tool} again, sequences of one length:",
+                *lines_of(tool, again, names, time.perf_counter() - start),
+            ]
+            lines += said
+            print("\n".join(said), flush=True)
         out.write_text("\n".join(lines) + "\n")
     return good
 
@@ -463,11 +482,12 @@ def main() -> None:
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=TOOLS)
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES), metavar="SHAPE")
     parser.add_argument("--work", nargs="+", choices=[*SHAPES, *CONTROLS], help=argparse.SUPPRESS)
+    parser.add_argument("--even", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("no CUDA device was found: run this on a machine with one.")
     if arguments.work:
-        work(arguments.work, torch.device("cuda"))
+        work(arguments.work, torch.device("cuda"), arguments.even)
     elif not measure(arguments.tools, arguments.shapes, arguments.out):
         sys.exit(1)
 

@@ -187,7 +187,7 @@ def run_control(name: str) -> Found:
     found = Found()
     kernels = WatchedKernels(found, (BENCHMARKS / "control.cu").read_text(encoding="utf-8"), [name])
     values = torch.zeros(1024)
-    kernels.launch(name, (2,), 512, 512 * 4, sanitize().ControlArguments(values.data_ptr(), 5))
+    kernels.launch(name, (2,), 512, 1024 * 4, sanitize().ControlArguments(values.data_ptr(), 5))
     return found
 
 

@@ -150,9 +150,10 @@ def test_measure_says_whether_all_is_well(measured):
 @pytest.mark.parametrize(
     ("racing", "verdict"),
     [
-        (["control_race"], "it is right"),
+        (["control_race", "control_exchange_race"], "it is right"),
         ([], "it is WRONG"),
-        (["control_barriers", "control_race"], "it is WRONG"),
+        (["control_race"], "it is WRONG"),
+        (["control_barriers", "control_race", "control_exchange_race"], "it is WRONG"),
     ],
 )
 def test_racecheck_is_asked_about_kernels_whose_races_are_known(tool, monkeypatch, racing, verdict):
@@ -166,6 +167,22 @@ def test_racecheck_is_asked_about_kernels_whose_races_are_known(tool, monkeypatc
     assert lines[-1] == f"racecheck | its controls: {verdict}"
     monkeypatch.setattr(tool, "one_pass", lambda names, _: tool.read_output(TOP, names, 1))
     assert not tool.control_lines("compute-sanitizer")[0]
+
+
+def test_races_are_looked_for_again_where_all_teams_meet_as_many_barriers(tool, monkeypatch, tmp_path):
+    race = "========= Error: Race reported between Write access at dnc_forward+0x50\n=========\n"
+    counted = "========= RACECHECK SUMMARY: {} hazards displayed ({} errors, 0 warnings)\n"
+    ragged, even = output(race, summary=counted.format(1, 1)), output(summary=counted.format(0, 0))
+    monkeypatch.setattr(tool, "find_sanitizer", lambda: "compute-sanitizer")
+    monkeypatch.setattr(tool, "header", lambda *_: ["header"])
+    monkeypatch.setattr(tool, "control_lines", lambda _: (True, []))
+    monkeypatch.setattr(tool, "warm_up", lambda _: Counter(ntm_forward=4, ntm_backward=2))
+    passes = {False: ragged, True: even}
+    monkeypatch.setattr(tool, "one_pass", lambda names, _, even=False: tool.read_output(passes[even], names, 0))
+    assert not tool.measure(["racecheck"], ["one", "two"], tmp_path / "out.txt")
+    first, second = (tmp_path / "out.txt").read_text().split("racecheck again, sequences of one length:\n")
+    assert "NOT CLEAN" in first
+    assert "all: clean" in second
 
 
 def test_without_the_tool_it_says_so(tool, monkeypatch):

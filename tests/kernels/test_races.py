@@ -21,8 +21,10 @@ def test_the_races_of_small_kernels_are_known(name, races):
     of_kernel = {(race.first, race.second) for race in found.races}
     read = "sum += own[(thread + 37) % TEAM];"
     write = "own[thread] = t + phase + thread;"
+    get, put = "sum += words[threadIdx.x];", "words[(threadIdx.x + TEAM) % 512] = t + thread;"
     known = {
         "control_race": {(write, read), (read, write)},
+        "control_exchange_race": {(put, get), (get, put)},
         "control_early": {("copy(own + thread, a.values + threadIdx.x);", read)},
     }
     assert of_kernel == known.get(name, set())
