@@ -71,6 +71,31 @@ class Steps:
             self._bar = None
 
 
+class Phases:
+    """Steps of one thing after the other: called with what is being done, and how much of how much of it is."""
+
+    def __init__(self) -> None:
+        self._doing, self._steps = "", Steps("")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Before something is printed."""
+        self._steps.stop()
+        self._doing = ""
+
+    def __call__(self, doing: str, done: int, of: int) -> None:
+        if doing != self._doing:
+            self._steps.stop()
+            self._doing, self._steps = doing, Steps(doing)
+            self._steps.begin()
+        self._steps.show(done, of, "", f"{doing}: {done:,} of {of:,}")
+
+
 class Progress(Observer):
     """An observer of `train`, `evaluate` and `confirm`."""
 

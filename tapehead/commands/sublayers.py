@@ -9,6 +9,7 @@ from rich.table import Table
 
 from tapehead import files
 from tapehead.commands.options import check_count, check_device, make_folder
+from tapehead.commands.progress import Phases
 from tapehead.commands.tables import print_table
 from tapehead.evaluation.summaries import quartiles
 from tapehead.experiment import folder
@@ -38,8 +39,6 @@ TOKENS = 64
 
 
 def run(options: "arguments.SubLayers") -> int:
-    from tapehead.figures import style, sublayers
-
     for name in ("evaluations", "sequences"):
         check_count(f"--{name}", getattr(options, name))
     for name in ("prompts", "moments"):
@@ -52,7 +51,19 @@ def run(options: "arguments.SubLayers") -> int:
         raise ValueError(f"--prompts is {options.prompts}, but a model of {task.name} does not generate tokens.")
     make_space(model, task, options.search, options.judge, options.share)
     out = options.out or (Path(options.model) if Path(options.model).is_dir() else Path()) / "sublayers"
-    make_folder(out)
+    made = make_folder(out)
+    try:
+        with Phases() as phases:
+            return _map(options, experiment, model, out, phases)
+    except BaseException:
+        files.remove_empty(made)
+        raise
+
+
+def _map(options: "arguments.SubLayers", experiment: Experiment, model: Transformer, out: Path, phases: Phases) -> int:
+    from tapehead.figures import style, sublayers
+
+    task = experiment.task
     found = map_sublayers(
         model,
         task,
@@ -61,7 +72,9 @@ def run(options: "arguments.SubLayers") -> int:
         share=options.share,
         evaluations=options.evaluations,
         sequences=options.sequences,
+        tick=phases,
     )
+    phases.end()
     title = f"{style.task_title(task.name)}, {model.num_layers} layers of {model.hidden_size}"
     print_table(_worth_table(found))
     print(f"skipped: {', '.join(map(str, found.skip.numbers)) or 'none'}; {found.agreement:.1%} of the answers agree")
@@ -72,9 +85,9 @@ def run(options: "arguments.SubLayers") -> int:
         written.append(_write(out / "enumeration.json", compared.to_plain()))
         written += style.save(sublayers.draw_enumeration(compared, title), out, "enumeration")
     if options.prompts:
-        print_table(_decoding_table(model, found, prompts_of(task, options.prompts, PROMPT_TOKENS)))
+        print_table(_decoding_table(model, found, prompts_of(task, options.prompts, PROMPT_TOKENS), phases))
     if options.moments:
-        written += _strip(options, experiment, model, found, out, title)
+        written += _strip(options, experiment, model, found, out, title, phases)
     print("\n".join(map(str, written)))
     return 0
 
@@ -109,9 +122,13 @@ def _worth_table(found: SubLayerMap) -> Table:
     return table
 
 
-def _decoding_table(model: Transformer, found: SubLayerMap, prompts: list[list[int]]) -> Table:
+def _decoding_table(model: Transformer, found: SubLayerMap, prompts: list[list[int]], phases: Phases) -> Table:
     """Greedy decoding of the same tokens with and without the draft."""
-    pairs = [(decode(model, each, TOKENS), draft_and_verify(model, found.skip, each, TOKENS)) for each in prompts]
+    pairs = []
+    for each in prompts:
+        pairs.append((decode(model, each, TOKENS), draft_and_verify(model, found.skip, each, TOKENS)))
+        phases("decoding prompts", len(pairs), len(prompts))
+    phases.end()
     plain, drafted = zip(*pairs, strict=True)
     same = sum(one.tokens == other.tokens for one, other in pairs)
     faster = quartiles([one.seconds / other.seconds for one, other in pairs])  # one after the other, under like load
@@ -136,11 +153,14 @@ def _strip(
     found: SubLayerMap,
     out: Path,
     title: str,
+    phases: Phases,
 ) -> list[Path]:
     """Small maps over training: refused if it does not end in the same weights."""
     from tapehead.figures import style, sublayers
 
-    series, delivered = worth_over_training(experiment, milestones(experiment.updates, options.moments))
+    moments = milestones(experiment.updates, options.moments)
+    series, delivered = worth_over_training(experiment, moments, tick=phases)
+    phases.end()
     if not torch.equal(delivered, model.flat_parameters().cpu()):
         raise ValueError("trained again, the machine has other weights: do it where it was made.")
     count = middle_layers(model.num_layers, options.share).count or 0

@@ -1,6 +1,7 @@
 """What each sub-layer of a Transformer is worth: the cost of a task when it alone is skipped."""
 
 import dataclasses
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from tapehead.models.transformer.skips import NOTHING, SkipSet
 from tapehead.tasks import Task
 from tapehead.typed import Typed
 
+Tick = Callable[[str, int, int], None]
+"""Told of the progress: what is being done, and how much of how much of it is."""
 SOURCE = "sublayers"
 """The stream of the sequences: not those of training, validation, evaluation or confirmations."""
 
@@ -50,12 +53,17 @@ def expect_transformer(model: SequenceModel) -> Transformer:
     return model
 
 
-def measure_worth(model: Transformer, task: Task, sequences: int = 200) -> Worth:
+def measure_worth(model: Transformer, task: Task, sequences: int = 200, tick: Tick | None = None) -> Worth:
     """At the task's training sizes, on the same sequences for every sub-layer."""
-    flat = model.flat_parameters().unsqueeze(0)
+    flat, done = model.flat_parameters().unsqueeze(0), 0
 
     def cost(skip: SkipSet) -> float:
-        return score(model.skipping(skip), flat, task, {}, sequences, source=SOURCE).costs[0]
+        nonlocal done
+        bits = score(model.skipping(skip), flat, task, {}, sequences, source=SOURCE).costs[0]
+        done += 1
+        if tick is not None:
+            tick("skipping each alone", done, 1 + 2 * model.num_layers)
+        return bits
 
     return Worth(
         whole=cost(NOTHING),
@@ -66,7 +74,7 @@ def measure_worth(model: Transformer, task: Task, sequences: int = 200) -> Worth
 
 
 def worth_over_training(
-    experiment: Experiment, updates: list[int], sequences: int = 200
+    experiment: Experiment, updates: list[int], sequences: int = 200, tick: Tick | None = None
 ) -> tuple[dict[int, Worth], Tensor]:
     """Train the first seed of an experiment again, in memory, and measure at so many updates, which are whole blocks.
 
@@ -84,6 +92,8 @@ def worth_over_training(
         if trainer.updates in updates:
             found[trainer.episodes] = worth_now(trainer, model, sequences)
         trainer.block()
+        if tick is not None:
+            tick("training again", trainer.updates, experiment.updates)
     if trainer.updates in updates:
         found[trainer.episodes] = worth_now(trainer, model, sequences)
     return found, trainer.population.delivered()[0].cpu()

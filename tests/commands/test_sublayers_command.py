@@ -53,6 +53,27 @@ def test_a_map_of_a_run(run, tmp_path, capsys):
     assert len(compared["skipped"]) == 16
 
 
+def test_what_takes_long_is_counted(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tapehead.commands.progress.LINE_SECONDS", -1.0)
+    words = ("--search", "random", "--evaluations", 4, "--sequences", 5, "--moments", 2, "--out", tmp_path / "maps")
+    assert tapehead("sublayers", run, *words) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("skipping each alone")][:9] == [
+        f"skipping each alone: {done} of 9" for done in range(1, 10)
+    ]
+    assert [line for line in said if line.startswith("trying sets")] == [f"trying sets: {i} of 4" for i in range(1, 5)]
+    assert said[-1] == "training again: 100 of 100"
+
+
+def test_stopped_while_it_measures_it_leaves_no_folder(run, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tapehead.commands.sublayers.map_sublayers", stop)
+    assert tapehead("sublayers", run, "--out", tmp_path / "new" / "maps") == 130
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_by_default_the_map_is_in_the_runs_folder(run, capsys):
     assert tapehead("sublayers", run, "--sequences", 5) == 0
     assert (run / "sublayers" / "sublayers.svg").exists()
