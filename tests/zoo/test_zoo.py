@@ -259,6 +259,23 @@ def test_a_record_of_another_run_is_not_adopted(made, home, record, tmp_path):
         adoption.adopt(other, the_run(made))
 
 
+def test_a_machine_of_a_joined_record_is_adopted_from_its_part(made, home, record, tmp_path):
+    part = {key: value for key, value in copy.deepcopy(record).items() if key != "summary"}
+    other = copy.deepcopy(part)
+    other["seeds"] = other["experiment"]["seeds"] = [seed + 100 for seed in part["seeds"]]
+    for machine in other["machines"]:
+        machine["seed"] += 100
+        machine["solved_at"] = None  # so the median machine is of the first part
+    whole = records.join([part, other])
+    wanted, _ = adoption.median_machine(whole)
+    with tiny_laboratory():
+        card = adoption.adopt(whole, the_run(made), tmp_path / "zoo")
+        with pytest.raises(ValueError, match=r"seed \d+ is not in"):
+            adoption.adopt(other, the_run(made), tmp_path / "zoo")
+    assert card.seed == wanted["seed"]
+    assert card.seed in part["seeds"]
+
+
 # --- strictness ------------------------------------------------------------------------------------------------------
 
 
