@@ -31,7 +31,14 @@ from tapehead.experiment.metrics import Line
 from tapehead.experiment.parts import BLOCK
 from tapehead.lab.acceptance import acceptance_of
 from tapehead.lab.blocks import blocks_of, curve_of, mean_bits
-from tapehead.paper.recipes import GENERAL, READ_FIRST, row_experiment
+from tapehead.paper.recipes import (
+    ADDRESSES,
+    BY_CONTENT,
+    GENERAL,
+    LEARNED_START,
+    READ_FIRST,
+    row_experiment,
+)
 from tapehead.paper.tables import TABLES
 
 FIRST_SEED = 9100
@@ -43,9 +50,6 @@ FOUR = ONE_EACH | {"training.batch_size": 4}
 NORM_10 = FOUR | {"clipping.kind": "norm", "clipping.limit": 10.0}
 NORM_1 = FOUR | {"clipping.kind": "norm", "clipping.limit": 1.0, "optimiser.learning_rate": 5e-4}
 WRITE_FIRST = {"model.order": "write_then_read"}
-CONTENT = {"model.strength_bias": 2.0, "model.read_gate_bias": 1.0}
-ADDRESSES = {"model.initial_memory": "addresses", "model.initial_memory_scale": 1.0}
-LEARNED = {"model.initial_reads": "learned", "model.initial_controller": "learned"}
 RANDOM = {"model.initial_memory": "random"}
 GATE = {"model.write_gate": True, "model.write_gate_bias": -3.0}
 
@@ -53,20 +57,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "one-each": ONE_EACH,
     "four": FOUR,
     "norm-10": NORM_10,
-    "norm-10-content": NORM_10 | CONTENT,
-    "norm-10-addresses-content": NORM_10 | ADDRESSES | CONTENT,
+    "norm-10-content": NORM_10 | BY_CONTENT,
+    "norm-10-addresses-content": NORM_10 | ADDRESSES | BY_CONTENT,
     "norm-10-write-first": NORM_10 | WRITE_FIRST,
-    "norm-10-write-first-learned": NORM_10 | WRITE_FIRST | LEARNED,
-    "norm-10-write-first-content": NORM_10 | WRITE_FIRST | CONTENT,
-    "norm-10-write-first-addresses-content": NORM_10 | WRITE_FIRST | ADDRESSES | CONTENT,
-    "norm-10-write-first-random-content": NORM_10 | WRITE_FIRST | RANDOM | CONTENT | LEARNED,
-    "norm-10-write-first-gate": NORM_10 | WRITE_FIRST | CONTENT | LEARNED | GATE,
+    "norm-10-write-first-learned": NORM_10 | WRITE_FIRST | LEARNED_START,
+    "norm-10-write-first-content": NORM_10 | WRITE_FIRST | BY_CONTENT,
+    "norm-10-write-first-addresses-content": NORM_10 | WRITE_FIRST | ADDRESSES | BY_CONTENT,
+    "norm-10-write-first-random-content": NORM_10 | WRITE_FIRST | RANDOM | BY_CONTENT | LEARNED_START,
+    "norm-10-write-first-gate": NORM_10 | WRITE_FIRST | BY_CONTENT | LEARNED_START | GATE,
     "norm-1": NORM_1,
-    "norm-1-addresses-content": NORM_1 | ADDRESSES | CONTENT,
-    "norm-1-write-first-addresses-content": NORM_1 | WRITE_FIRST | ADDRESSES | CONTENT,
+    "norm-1-addresses-content": NORM_1 | ADDRESSES | BY_CONTENT,
+    "norm-1-write-first-addresses-content": NORM_1 | WRITE_FIRST | ADDRESSES | BY_CONTENT,
 }
 
-# Some minutes of a GPU for all five, where the recipes take 40,000, 50,000, 80,000, 20,000 and 100,000.
+# Some minutes of a GPU for all five, where the recipes take 40,000, 50,000, 80,000, 26,667 and 100,000.
 UPDATES = {
     "copy": 12_000,
     "repeat-copy": 25_000,

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 from tapehead.experiment.config import Experiment, changed
 from tapehead.experiment.parts import BLOCK, DEFAULT_NAMES, WINDOW
 from tapehead.models import check_model
+from tapehead.models.config import ADDRESS_DIGITS
 from tapehead.paper.tables import ABLATIONS, PAPER_TASKS, TABLES, VARIANTS, Variant, row_name
 from tapehead.registry import CONTROLLERS, MODELS, TASKS
 from tapehead.suggest import unknown
@@ -138,7 +139,7 @@ SELECTING = ("validation", "restarts")
 
 # What helped in most of the recipes above, and hurt in none, for tasks and models that have none of their own.
 GENERAL: Values = SMOOTH | {"training.early_stop": False, "training.episodes": 100_000, "optimiser.learning_rate": 3e-4}
-# Of the candidates in docs/recipes.md the one that is never far behind the best of them, on six tasks.
+# What became of these and of other candidates on six tasks is in docs/recipes.md.
 GENERAL_NTM: Values = GENERAL | READ_FIRST | BY_CONTENT | {"clipping.kind": "norm", "clipping.limit": 10.0}
 GENERAL_NTM |= {"training.batch_size": 4, "training.episodes": 240_000}
 GENERAL_FEEDFORWARD: Values = GENERAL_NTM | ADDRESSES
@@ -150,8 +151,13 @@ GENERAL_TRANSFORMER: Values = GENERAL_OTHERS | {"schedule.name": "warmup-cosine"
 # Copying up to five vectors on 16 slots, one seed each: solved after some 700 updates at a rate of 3e-3, with one read
 # head or four, and at 13 bits after 2,500 at 1e-3.
 GENERAL_DNC: Values = GENERAL_OTHERS | {"optimiser.learning_rate": 3e-3}
-GENERAL_SETTINGS = {"ntm-feedforward": GENERAL_FEEDFORWARD, "dnc": GENERAL_DNC, "transformer": GENERAL_TRANSFORMER}
-"""Of machines that have other ones than GENERAL_NTM or GENERAL_OTHERS."""
+GENERAL_SETTINGS: dict[str, Values] = {
+    "ntm": GENERAL_NTM,
+    "ntm-feedforward": GENERAL_FEEDFORWARD,
+    "dnc": GENERAL_DNC,
+    "transformer": GENERAL_TRANSFORMER,
+}
+"""By machine, or by model where they are those of any controller; all others have GENERAL_OTHERS."""
 
 # An option of a curriculum that makes no sense without the task's own value of another option.
 GOES_WITH = {"items": "outputs"}
@@ -199,11 +205,11 @@ def general_experiment(task: str, model: str, changes: Mapping[str, Any] | None 
     """A task and a model that have no row, with general settings: a start, not the best that is possible."""
     model = MODELS.name_of(check_model(MODELS.resolve(model), model))
     values: Values = {"recipe": "general", "task.name": task, "model.name": model}
-    machine = model
-    if model == "ntm":
-        machine += f"-{CONTROLLERS.name_of(CONTROLLERS.resolve((changes or {}).get('model.controller', 'lstm')))}"
-    general = GENERAL_SETTINGS.get(machine, GENERAL_NTM if model == "ntm" else GENERAL_OTHERS)
+    general = GENERAL_SETTINGS.get(_machine(model, changes or {})) or GENERAL_SETTINGS.get(model, GENERAL_OTHERS)
     whole = general | dict(changes or {})
+    width = whole.get("model.memory_width")
+    if isinstance(width, int) and width < ADDRESS_DIGITS:  # of a user, who did not ask for addresses
+        general = {path: value for path, value in general.items() if path not in ADDRESSES}
     updates = whole["training.episodes"] / whole.get("training.batch_size", 1)
     if updates < 10 / (1 - general["training.average"]):  # the average would still be that of the initial weights
         values["training.average"] = 0.0
@@ -218,8 +224,7 @@ def task_start(task: str, recipe: str | None, names: Mapping[str, Any]) -> Start
     task = TASKS.name_of(TASKS.resolve(task))
     name = names.get("model.name", "ntm")
     model = MODELS.name_of(check_model(MODELS.resolve(name), name))
-    controller = CONTROLLERS.name_of(CONTROLLERS.resolve(names.get("model.controller", "lstm")))
-    machine = f"ntm-{controller}" if model == "ntm" else model
+    machine = _machine(model, names)
     options = {path.removeprefix("task."): value for path, value in names.items() if path.startswith("task.")}
     row = row_name(task, machine, options)
     if row is not None:
@@ -227,6 +232,13 @@ def task_start(task: str, recipe: str | None, names: Mapping[str, Any]) -> Start
     if recipe is not None:
         raise ValueError(f"the recipe is {recipe}, but {machine} on {task} has no row in the paper: leave it out.")
     return partial(general_experiment, task, model)
+
+
+def _machine(model: str, names: Mapping[str, Any]) -> str:
+    """A model, of an NTM with its controller."""
+    if model != "ntm":
+        return model
+    return f"ntm-{CONTROLLERS.name_of(CONTROLLERS.resolve(names.get('model.controller', 'lstm')))}"
 
 
 def _with_changes(values: Values, changes: Values) -> Experiment:

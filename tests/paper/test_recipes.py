@@ -286,12 +286,16 @@ def test_a_task_without_a_row_has_general_settings(task, model):
     assert Experiment.from_plain(experiment.to_plain()) == experiment
 
 
-def test_a_controller_without_a_state_has_addresses():
-    def memory(controller):
-        return general_experiment("reverse", "ntm", {"model.controller": controller}).model.options["initial_memory"]
+def test_a_controller_without_a_state_has_addresses_if_there_is_room():
+    def memory(controller, **changes):
+        given = {"model.controller": controller} | {f"model.{name}": value for name, value in changes.items()}
+        return general_experiment("reverse", "ntm", given).model.options["initial_memory"]
 
-    assert memory("feedforward") == "addresses"
-    assert memory("lstm") == "constant"
+    assert memory("feedforward") == memory("feedforward", memory_width=7) == "addresses"
+    assert memory("lstm") == memory("feedforward", memory_width=6) == "constant"
+    assert memory("feedforward", initial_memory="random") == "random"
+    with pytest.raises(ValueError, match="have 7 digits, but memory_width is 6"):
+        memory("feedforward", memory_width=6, initial_memory="addresses")
 
 
 def test_a_transformer_has_a_warm_up():
