@@ -72,7 +72,7 @@ class Steps:
 
 
 class Phases:
-    """Steps of one thing after the other: called with what is being done, and how much of how much of it is."""
+    """Steps of one thing after the other: phases(doing, done, of)."""
 
     def __init__(self) -> None:
         self._doing, self._steps = "", Steps("")

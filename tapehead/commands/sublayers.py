@@ -81,7 +81,9 @@ def _map(options: "arguments.SubLayers", experiment: Experiment, model: Transfor
     written = style.save(sublayers.draw_map(found, title), out, "sublayers")
     written += [_write(out / "sublayers.json", found.to_plain()), _write(out / "skip.json", found.skip.to_plain())]
     if options.search == "all":
-        compared = enumerate_sets(model, make_window(model, task, TOKENS // 2, options.sequences), options.share)
+        window = make_window(model, task, TOKENS // 2, options.sequences)
+        compared = enumerate_sets(model, window, options.share, tick=phases)
+        phases.end()
         written.append(_write(out / "enumeration.json", compared.to_plain()))
         written += style.save(sublayers.draw_enumeration(compared, title), out, "enumeration")
     if options.prompts:

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from tapehead.models.transformer.model import Transformer
 from tapehead.models.transformer.skips import SkipSet
 from tapehead.sublayers.objectives import Window, agreement, expected_speedup
-from tapehead.sublayers.search import Space, all_sets, bayesian_search, middle_layers, random_search, swift_search
+from tapehead.sublayers.search import (
+    Space,
+    Tick,
+    all_sets,
+    bayesian_search,
+    counted,
+    middle_layers,
+    random_search,
+    swift_search,
+)
 from tapehead.typed import Typed
 
 BUDGET = 40
@@ -50,11 +59,18 @@ class Enumeration(Typed):
 
 
 def enumerate_sets(
-    model: Transformer, window: Window, share: float, *, budget: int = BUDGET, seeds: int = SEEDS
+    model: Transformer,
+    window: Window,
+    share: float,
+    *,
+    budget: int = BUDGET,
+    seeds: int = SEEDS,
+    tick: Tick | None = None,
 ) -> Enumeration:
-    """Try all sets, then run every search on the values found: searches see the same numbers as the enumeration."""
+    """Try all sets, then run every search on the values found: searches see the same numbers as the enumeration. tick:
+    told of the progress."""
     free = middle_layers(model.num_layers)
-    found = all_sets(free, lambda skip: agreement(model, skip, window))
+    found = all_sets(free, counted(lambda skip: agreement(model, skip, window), "trying all sets", free.size, tick))
     agreed = {step.skip: step.value for step in found.steps}
     faster = {skip: expected_speedup(a, 1 - len(skip) / (2 * model.num_layers)) for skip, a in agreed.items()}
     fixed = middle_layers(model.num_layers, share)

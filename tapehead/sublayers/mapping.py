@@ -14,8 +14,18 @@ from tapehead.sublayers.objectives import (
     task_window,
     tokens_a_second,
 )
-from tapehead.sublayers.search import GOOD_ENOUGH, SEARCHES, Objective, Space, all_sets, middle_layers, swift_search
-from tapehead.sublayers.worth import Tick, Worth, measure_worth
+from tapehead.sublayers.search import (
+    GOOD_ENOUGH,
+    SEARCHES,
+    Objective,
+    Space,
+    Tick,
+    all_sets,
+    counted,
+    middle_layers,
+    swift_search,
+)
+from tapehead.sublayers.worth import Worth, measure_worth
 from tapehead.tasks import Task
 from tapehead.typed import Typed
 
@@ -106,9 +116,8 @@ def map_sublayers(
     if search == "worth":
         skip, value, tried = worth.cheapest(space.free, space.count or 0), None, 0
     else:
-        objective = make_objective(judge, model, task, window)
-        if tick is not None:
-            objective = _counted(objective, tick, space.size if search == "all" else min(evaluations, space.size))
+        most = space.size if search == "all" else min(evaluations, space.size)
+        objective = counted(make_objective(judge, model, task, window), "trying sets", most, tick)
         skip, value, tried = _searched(search, space, objective, judge, evaluations, seed)
     return SubLayerMap(
         task=task.name,
@@ -121,20 +130,6 @@ def map_sublayers(
         evaluations=tried,
         agreement=agreement(model, skip, window),
     )
-
-
-def _counted(objective: Objective, tick: Tick, of: int) -> Objective:
-    """An objective that tells of each set that is tried; a search may end before all of them are."""
-    done = 0
-
-    def counted(skip: SkipSet) -> float:
-        nonlocal done
-        value = objective(skip)
-        done += 1
-        tick("trying sets", done, of)
-        return value
-
-    return counted
 
 
 def _searched(

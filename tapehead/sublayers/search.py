@@ -23,6 +23,8 @@ from tapehead.models.transformer.skips import SkipSet
 from tapehead.sublayers import gaussian
 
 Objective = Callable[[SkipSet], float]
+Tick = Callable[[str, int, int], None]
+"""tick(doing, done, of): how far something is."""
 Generator = np.random.Generator
 Bits = tuple[int, ...]
 """One for each free sub-layer: whether it is skipped."""
@@ -170,6 +172,19 @@ class _Tried:
 
     def search(self) -> Search:
         return Search([Step(self.space.skip(bits), value) for bits, value in self.values.items()])
+
+
+def counted(objective: Objective, doing: str, of: int, tick: Tick | None) -> Objective:
+    """An objective that tells `tick` of each set; `of` is how many there are at most."""
+    done = itertools.count(1)
+
+    def value_of(skip: SkipSet) -> float:
+        value = objective(skip)
+        if tick is not None:
+            tick(doing, next(done), of)
+        return value
+
+    return value_of
 
 
 def _check(evaluations: int) -> None:

@@ -1,7 +1,6 @@
 """What each sub-layer of a Transformer is worth: the cost of a task when it alone is skipped."""
 
 import dataclasses
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -13,11 +12,10 @@ from tapehead.experiment.parts import BLOCK
 from tapehead.models import SequenceModel
 from tapehead.models.transformer.model import Transformer
 from tapehead.models.transformer.skips import NOTHING, SkipSet
+from tapehead.sublayers.search import Tick, counted
 from tapehead.tasks import Task
 from tapehead.typed import Typed
 
-Tick = Callable[[str, int, int], None]
-"""Told of the progress: what is being done, and how much of how much of it is."""
 SOURCE = "sublayers"
 """The stream of the sequences: not those of training, validation, evaluation or confirmations."""
 
@@ -55,16 +53,12 @@ def expect_transformer(model: SequenceModel) -> Transformer:
 
 def measure_worth(model: Transformer, task: Task, sequences: int = 200, tick: Tick | None = None) -> Worth:
     """At the task's training sizes, on the same sequences for every sub-layer."""
-    flat, done = model.flat_parameters().unsqueeze(0), 0
+    flat = model.flat_parameters().unsqueeze(0)
 
-    def cost(skip: SkipSet) -> float:
-        nonlocal done
-        bits = score(model.skipping(skip), flat, task, {}, sequences, source=SOURCE).costs[0]
-        done += 1
-        if tick is not None:
-            tick("skipping each alone", done, 1 + 2 * model.num_layers)
-        return bits
+    def bits(skip: SkipSet) -> float:
+        return score(model.skipping(skip), flat, task, {}, sequences, source=SOURCE).costs[0]
 
+    cost = counted(bits, "skipping each alone", 1 + 2 * model.num_layers, tick)
     return Worth(
         whole=cost(NOTHING),
         attention=tuple(cost(SkipSet(attention=(i,))) for i in range(model.num_layers)),

@@ -63,6 +63,8 @@ def test_what_takes_long_is_counted(run, tmp_path, capsys, monkeypatch):
     ]
     assert [line for line in said if line.startswith("trying sets")] == [f"trying sets: {i} of 4" for i in range(1, 5)]
     assert said[-1] == "training again: 100 of 100"
+    assert tapehead("sublayers", run, "--search", "all", "--sequences", 5, "--out", tmp_path / "all") == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "trying all sets: 16 of 16"
 
 
 def test_stopped_while_it_measures_it_leaves_no_folder(run, tmp_path, monkeypatch):
