@@ -64,13 +64,13 @@ def test_no_text_of_the_map_lies_on_another(layers):
 
 
 def test_few_sub_layers_that_cost_most_do_not_hide_the_others():
-    worth = Worth(whole=10.0, attention=(900.0, 11.0, 11.0), mlp=(10.5, 10.5, 10.5), sequences=1)
+    worth = Worth(whole=10.0, attention=(900.0, 11.0, 11.0), mlp=(10.5, 10.5, 9.999), sequences=1)
     one = SubLayerMap(
         task="copy", layers=3, worth=worth, skip=SkipSet(), chosen_by="worth", judged_by=None, value=None,
         evaluations=0, agreement=1.0,
     )  # fmt: skip
     (bars,) = (axes for axes in sublayers.draw_map(one, "").axes if axes.get_yscale() == "symlog")
-    assert bars.get_ylim()[0] == 0.0  # nothing is negative
+    assert bars.get_ylim()[0] == pytest.approx(-0.0012)  # no empty half for what is hardly negative
     assert bars.get_ylim()[1] > 890.0
 
 
